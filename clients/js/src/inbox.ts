@@ -159,7 +159,7 @@ export class Inbox {
     this.#stream._offer(notification);
   }
 
-  /** Return whether the server sends a skipped notification again, and this program receives it for the first time. */
+  /** Return whether this is a notification that the stream has skipped and that this program has not received before. */
   #isFirstDelivery({ seq, ack }: Notification): boolean {
     if (!ack || this.#redelivered.has(seq)) return false;
     // Until `_restore` knows the number of the newest notification, any notification may be a skipped one.

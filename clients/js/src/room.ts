@@ -60,7 +60,7 @@ interface History<Body> {
 /** Room of the client, from `client.room(name)`. */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
-  /** Number of the newest known message. 0 before the first join, and after a removal. */
+  /** Number of the newest known message. 0 before the first join, after a removal, and after a change of user. */
   head = 0;
   /** Number of users in the room. null before the first join, and after a leave or a removal. */
   count: number | null = null;
@@ -70,7 +70,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   archived = false;
   /**
    * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known,
-   * because the client has left the room or is closed.
+   * because the client is not in the room or is closed.
    */
   mutedUntil: number | null = null;
   /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
@@ -138,7 +138,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
    * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
    * memory) holds the number of this message. If the storage has no number, only new messages are events.
    *
-   * With `history`, the result contains this number of newest messages, at most 100. All later messages are events.
+   * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
+   * with both `after` and `history` throws an error.
    */
   join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
     if (after !== undefined && history !== undefined) throw new GreendotError("bad_field", "give `after` or `history`, not both");
@@ -457,7 +458,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Emit the event `message`. */
   #deliver(message: RoomMessage<Body>): void {
     if (message.ref === null) this.#typists._stopped(message.user); // a new message, not an edit, deletion or reaction
-    this.#moveHead(Math.max(this.head, message.seq)); // a message that was fetched after a newer message is not the newest
+    this.#moveHead(Math.max(this.head, message.seq)); // older messages may be fetched later
     this.#emit("message", message);
   }
 

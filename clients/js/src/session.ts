@@ -1,11 +1,13 @@
 // Session of a client: connects to the server, and connects again after each lost connection.
 //
-// A link is one connection. It begins with the client's command `hello` and the server's event `welcome`. States:
+// A link is one connection. It begins with the client's command `hello` and the server's event `welcome`.
+//
+// States of a session:
 //
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
-//                └────────────┴──────────► closed
 //
-// The session is closed if the program calls `close`, if no user is signed in, or if the server forbids a reconnect.
+// A failed attempt leads from `connecting` to `waiting` or `offline`. From each state, the session goes to `closed` if the
+// program calls `close`, if no user is signed in, or if the server forbids a reconnect. `connect` opens a closed session.
 // The build shortens all names that begin with `_`.
 
 import { backoff, BACKOFF } from "./backoff.js";
@@ -90,7 +92,7 @@ export class Session {
   #onlineAt = Infinity; // time of the welcome; Infinity while there is no connection
   #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
   #hintMs: number | null = null; // minimum delay before the next attempt, from the server
-  #notBefore = 0; // earliest time of an attempt that the page causes, see `#wake`
+  #notBefore = 0; // earliest time of the next attempt when the network returns or the page becomes visible, see `#wake`
   #anotherToken = true; // whether to connect at once with another token if the server refuses the current token
   #timer: Undo = () => {}; // cancels the timer of the next attempt, or of the limit of the current attempt
   #refreshing: Undo = () => {}; // cancels the timer of the token refresh
@@ -116,7 +118,7 @@ export class Session {
     return this.#link?.open ?? false;
   }
 
-  /** Times of typing reports, from the server. */
+  /** Intervals of typing reports, and the time after which typing ends without a report. The server sets them. */
   get typing(): TypingTimes {
     return this.welcome?.typing ?? TYPING;
   }
@@ -217,7 +219,7 @@ export class Session {
     // If `getToken` or the storage never answers, end this attempt and plan the next attempt.
     this.#timer = this._clock.after(PREPARED_MS, () => {
       this.#attempt += 1;
-      this.#wait("no_token", "getToken did not answer");
+      this.#wait("no_token", "getToken or the storage did not answer");
     });
     this.#become("connecting", null);
     let link: Link | undefined;
@@ -354,7 +356,7 @@ export class Session {
 
   // The token
 
-  /** Refresh the token after `ms`, by default shortly before the token expires. `failures` counts the failed refreshes. */
+  /** Refresh the token after `ms`, by default shortly before the token expires. `failures` is for the delay after a failure. */
   #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
     if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
   }

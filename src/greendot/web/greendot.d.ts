@@ -586,7 +586,7 @@ declare class Session {
     constructor(options: GreendotOptions, callbacks: SessionCallbacks);
     /** Whether the welcome has come and the connection is not lost. */
     get online(): boolean;
-    /** Times of typing reports, from the server. */
+    /** Intervals of typing reports, and the time after which typing ends without a report. The server sets them. */
     get typing(): TypingTimes;
     /** Whether the page is visible; true without a page. */
     get visible(): boolean;
@@ -650,7 +650,7 @@ interface Bounds {
 declare class Room<Body = unknown, SignalBody = unknown> {
     #private;
     readonly name: string;
-    /** Number of the newest known message. 0 before the first join, and after a removal. */
+    /** Number of the newest known message. 0 before the first join, after a removal, and after a change of user. */
     head: number;
     /** Number of users in the room. null before the first join, and after a leave or a removal. */
     count: number | null;
@@ -660,7 +660,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     archived: boolean;
     /**
      * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known,
-     * because the client has left the room or is closed.
+     * because the client is not in the room or is closed.
      */
     mutedUntil: number | null;
     /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
@@ -679,7 +679,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
      * memory) holds the number of this message. If the storage has no number, only new messages are events.
      *
-     * With `history`, the result contains this number of newest messages, at most 100. All later messages are events.
+     * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
+     * with both `after` and `history` throws an error.
      */
     join({ after, history }?: {
         after?: number;

@@ -10,7 +10,7 @@ const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer u
 export interface ReceiptState {
   /** Read receipts, ordered by user id. The list is empty in large rooms, and if the app has not turned on receipts for the room. */
   receipts: readonly Receipt[];
-  /** In large rooms: the number of a message, and the number of users who have read this message. Otherwise null. */
+  /** In large rooms: how many users have read one message, and which message (its `seq`). Otherwise null. */
   readers: ReaderCount | null;
 }
 

@@ -63,7 +63,7 @@ export interface RoomState<Body = unknown> {
   error: GreendotError | null;
   /** Users who type. */
   typing: Typing;
-  /** Ids of the users in the room. In rooms with more than 100 users, the list is empty, and only `count` is known. */
+  /** Ids of the users in the room. In large rooms (by default more than 100 users), the list is empty, and only `count` is known. */
   present: readonly string[];
   /** Names and info of the users in the room, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;

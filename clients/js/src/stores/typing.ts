@@ -5,8 +5,9 @@ import { RoomPart } from "./roompart.js";
 import { sharedSource, type Source } from "./shared.js";
 
 export interface TypingOptions {
-  /** Locale for the plurals of `words`. */
+  /** Locale of the text, for its plural forms. */
   locale?: string;
+  /** Phrases of the text, if it is not English. */
   words?: TypingWords;
 }
 

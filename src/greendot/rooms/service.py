@@ -45,7 +45,7 @@ from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import UNSTORED, RoomAccess, RoomMembers, archived, reader_only
 from greendot.rooms.mutes import RoomMutes
-from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.occupancy import RoomOccupancy, present_reply
 from greendot.rooms.people import RoomProfiles
 from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.removal import MemberRemoval
@@ -348,7 +348,7 @@ class RoomService:
             if local.present.is_viewer(reader):
                 return local.present.page(reader, after, limit)
             users = await self._visibility.visible(topic.tenant, reader, [*users])
-        return page(users, unseen, after, limit, stale=stale)
+        return present_reply(users, unseen, after, limit, stale=stale)
 
     async def _present_of_engine(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Return a page of occupants of whom this node has no copy. Read all only if some may hide from the reader."""
@@ -360,13 +360,13 @@ class RoomService:
             found, hidden = seen
         else:
             users = await self._visibility.visible(tenant, reader, await self._engine.present(tenant, room))
-            return page(users, None, after, limit, stale=stale or self._engine.is_restoring(tenant, room))
+            return present_reply(users, None, after, limit, stale=stale or self._engine.is_restoring(tenant, room))
         local = self._local.get(topic)
         # An invisible listener, or one who is about to enter, is an occupant for the listener's own devices only.
         is_unseen = reader is not None and not found.is_there and local is not None and local.present.is_viewer(reader)
         stale = stale or self._engine.is_restoring(tenant, room)
         users = [user for user in found.users if user not in hidden]
-        return page(users, reader if is_unseen else None, after, limit, found.total - len(hidden), stale=stale)
+        return present_reply(users, reader if is_unseen else None, after, limit, found.total - len(hidden), stale=stale)
 
     async def _seen_page(
         self, topic: Topic, reader: str, after: str | None, limit: int

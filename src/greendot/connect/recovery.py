@@ -2,15 +2,15 @@
 
 - The engine (Redis, for example) has records of the sessions of all nodes and of the occupants of rooms. A loss means
   that the engine has lost some of these records.
-- A part (`Part`) is some of the users and rooms, such as those on one Redis server. It consists of smaller pieces.
+- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part is restored in pieces.
 - To restore a session or a room is to write what this node knows of it to the engine again (`Restorer`).
 - A topic here is a watched user or a room, with watchers or listeners on this node.
 - To hold a part is to keep showing the state of its users and rooms from before a loss.
-- An audit compares the engine's sessions of this node with the sessions that the node has. It ends all others.
+- An audit finds sessions of this node in the engine that the node does not have, and ends them.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 
-In each case, the node restores its sessions and their rooms. Then the node reads its topics again and delivers the
-differences. The start has jitter, so that many nodes do not write at once.
+In all three cases, the node restores its sessions and their rooms. Then the node reads its topics again and delivers
+the differences. The start has jitter, so that many nodes do not write at once.
 
 After a loss, the node restores the pieces of the lost part one after the other. It reports each restored piece to the
 other nodes, and holds the piece until all live nodes have reported it. If a step fails for a piece, the steps are
@@ -152,7 +152,7 @@ class Recovery:
         return self._restorer.restored
 
     def lost(self, part: Part) -> None:
-        """Start a timer, because the part cannot be reached. Watchers get `stale` if the outage is longer."""
+        """Start a timer, because the part cannot be reached. If it is still away then, its watchers get `stale`."""
         self._is_healing = True
         self._context.timers.set(self._pace.stale_after_s, self._stale, part)
 

@@ -43,7 +43,7 @@ RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # Shortest rest of a grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
 # refused during the outage return earlier: after `hello.RETRY_MS`.
 RETURN_MS = 10_000
-NOTICED_S = 2.0  # seconds after a loss in which all other nodes notice the loss
+NOTICED_S = 2.0  # seconds within which all nodes notice a loss
 MOST_IN_DOUBT = 1_000  # sessions in doubt (see `_hold_in_doubt`); each failed attempt to resume may add a session
 
 
@@ -69,8 +69,8 @@ class Opened(NamedTuple):
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    The engine itself ends sessions whose grace is over. An audit (`connect.recovery`) compares the engine's sessions
-    of this node with the sessions that the node has, and ends all others in the engine.
+    The engine itself ends sessions whose grace is over. An audit (`connect.recovery`) finds sessions of this node in
+    the engine that the node does not have, and ends them.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SessionService:
         self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # new ids of sessions that this node is adopting
-        self._postponed: set[str] = set()  # ids of sessions whose end waits until all nodes have noticed a loss
+        self._postponed: set[SessionEpoch] = set()  # sessions whose end waits until all nodes have noticed a loss
         self._in_doubt: set[str] = set()  # new ids of sessions that the node may have adopted: see `_hold_in_doubt`
         self._due = self._check  # one bound method, shared by the timers of all connections
 
@@ -234,7 +234,7 @@ class SessionService:
     def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
         """Keep a session in doubt: the engine did not answer, and may or may not carry out the adoption.
 
-        `holds` returns True for a session in doubt. Otherwise the audit after the outage would end the session, and the
+        `holds` returns True for a session in doubt, so that the audit after the outage does not end the session: the
         user would go offline. The session is added to the registry only when the engine confirms the adoption: all
         sessions in the registry are restored, and a session that was not adopted must not be restored.
         """
@@ -382,7 +382,7 @@ class SessionService:
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
-        """Write to the engine that the session lingers for the rest of its grace, or has ended if nothing is left."""
+        """Write to the engine that the session lingers for the rest of its grace, or has ended if the grace is over."""
         if session.ref is not ref or session.leaving is None:
             return
         if not await self._may_write(session, ref):
@@ -408,18 +408,18 @@ class SessionService:
         user may still be lost. A node that has not noticed the loss would show the user as offline. A node that has
         noticed the loss first asks all nodes whether they have sessions of the user.
 
-        Return False if the session got a new connection during the wait, or if another call is already waiting.
+        Return False if the session got a new connection during the wait, or if another call is waiting already.
         """
         is_end = session.leaving is not None and not session.leaving.since(self._timers.now())[0]
         if not is_end or not self._engine.is_restoring(*session.key):
             return True
-        if session.id in self._postponed:
+        if ref in self._postponed:
             return False
-        self._postponed.add(session.id)
+        self._postponed.add(ref)
         try:
             await self._timers.sleep(NOTICED_S)
         finally:
-            self._postponed.discard(session.id)
+            self._postponed.discard(ref)
         return session.ref is ref and session.connection is None
 
     async def _restore_lingering(self, session: Session) -> None:
@@ -558,7 +558,7 @@ class SessionService:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Return whether this node has the session, is adopting it, or has it in doubt. An audit ends others."""
+        """Return whether this node has the session, is adopting it, or has it in doubt. Audits end other ones."""
         return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:

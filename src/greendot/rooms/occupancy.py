@@ -207,8 +207,8 @@ class RoomOccupancy(RoomAnnouncer):
     async def read(self) -> None:
         """Read the occupants from the engine and announce the differences.
 
-        Do nothing while the room is held: a missing user may not have been restored yet. If a reading that began later
-        was applied first, discard this reading.
+        Do nothing while the room is held: a user may be missing because no node has restored the user's sessions yet.
+        If a reading that began later was applied first, discard this reading.
         """
         if self.is_held:
             return
@@ -240,7 +240,7 @@ class RoomOccupancy(RoomAnnouncer):
             del self._readings[number]
 
     def _begin(self) -> tuple[int, dict[str, bool]]:
-        """Begin a reading. Return its number, and a dict that collects the users who enter or leave until its end."""
+        """Begin a reading. Return its number, and a dict that collects users who enter or leave meanwhile."""
         self._reads += 1
         meanwhile = self._readings[self._reads] = {}
         return self._reads, meanwhile

@@ -410,11 +410,12 @@ class SessionService:
 
         Return False if the session got a new connection during the wait, or if another call is waiting already.
         """
-        is_end = session.leaving is not None and not session.leaving.since(self._timers.now())[0]
-        if not is_end or not self._engine.is_restoring(*session.key):
+        if session.leaving is None or session.leaving.since(self._timers.now())[0]:
             return True
         if ref in self._postponed:
             return False
+        if not self._engine.is_restoring(*session.key):
+            return True
         self._postponed.add(ref)
         try:
             await self._timers.sleep(NOTICED_S)

@@ -154,6 +154,18 @@ async def test_a_room_becomes_counted_and_has_a_copy_again(
 
 
 @on_each_pair
+async def test_a_room_up_to_the_limit_of_the_settings_is_not_counted(pair: str, tmp_path: Path, postgres: str) -> None:
+    async with serving_on(pair, tmp_path, postgres, typing={"large_room": len(CROWD) + 1}) as served:
+        await open_hall(served, CROWD)
+        ann = await served.joined("ann", "hall", comings=True)
+        await heard(served)
+        assert not hall(served).present.is_counted
+        await leave(served, ["u0000"])
+        frames = [frame for frame in await ann.quiet() if frame["type"] == "room.left"]
+        assert [frame["data"]["user"] for frame in frames] == ["u0000"]
+
+
+@on_each_pair
 async def test_the_number_leaves_out_a_user_who_hides_also_if_the_user_hides_later(
     pair: str, tmp_path: Path, postgres: str
 ) -> None:

@@ -1,12 +1,23 @@
 """Recovery of a node after the engine was away, lost data, or took the node for dead.
 
-The node restores its sessions and their rooms in the engine (`Restorer`), with jitter, so that many nodes do not write
-at once. Then it reads followed topics again and delivers the differences. A part (`Part`) is some of the users and
-rooms, such as those on one Redis server. To hold a part is to keep showing the state from before a loss.
+- The engine (Redis, for example) has records of the sessions of all nodes and of the occupants of rooms. A loss means
+  that the engine has lost some of these records.
+- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part is restored in pieces.
+- To restore a session or a room is to write what this node knows of it to the engine again (`Restorer`).
+- A topic here is a watched user or a room, with watchers or listeners on this node.
+- To hold a part is to keep showing the state of its users and rooms from before a loss.
+- An audit finds sessions of this node in the engine that the node does not have, and ends them.
+- An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 
-After a loss, the node restores the pieces of the part one after the other. It reports each piece to the other nodes,
-and holds the piece until all live nodes have reported it. A piece that fails is repeated alone. The store is not needed
-for any of this: messages and notifications are compared with the store independently.
+In all three cases, the node restores its sessions and their rooms. Then the node reads its topics again and delivers
+the differences. The start has jitter, so that many nodes do not write at once.
+
+After a loss, the node restores the pieces of the lost part one after the other. It reports each restored piece to the
+other nodes, and holds the piece until all live nodes have reported it. If a step fails for a piece, the steps are
+repeated for this piece only.
+
+No step needs the store, which is the database of messages and notifications. Messages and notifications are compared
+with the store separately (`_compare`).
 """
 
 from __future__ import annotations
@@ -36,15 +47,18 @@ from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
 JITTER_S = 0.5  # longest random wait before the first batch
-HOLD_S = 600.0  # longest time to hold a lost part; the hold ends when all nodes have restored their sessions
+# Longest time to hold a lost part, counted from the latest attempt to restore it. Usually the hold ends earlier: when
+# all nodes have restored their sessions.
+HOLD_S = 600.0
 
 
 class RecoveryPace(Struct, frozen=True):
     """Pace of a recovery, from the settings."""
 
     batch: int = 500  # sessions and occupants restored in a tenth of a second
-    stale_after_s: float = 30.0
-    hold_s: float = 7.0  # how long to hold a user's state if the user is restored before this node detects the loss
+    stale_after_s: float = 30.0  # length of an outage after which watchers get `stale`
+    # How long to hold the state of a user if another node restores the user before this node has noticed the loss.
+    hold_s: float = 7.0
 
 
 class RecoveryServices(Struct, frozen=True):
@@ -58,7 +72,7 @@ class RecoveryServices(Struct, frozen=True):
 
 
 class _Any(Part):
-    """Users and rooms of any of these parts."""
+    """Union of parts."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
@@ -68,7 +82,7 @@ class _Any(Part):
 
 
 class _Except(Part):
-    """Users and rooms of a part that are not in other parts."""
+    """Part without the users and rooms of other parts."""
 
     def __init__(self, part: Part, others: Sequence[Part]) -> None:
         self._part = part
@@ -79,7 +93,7 @@ class _Except(Part):
 
 
 class _Elsewhere(Part):
-    """Users of a part who have no sessions on this node. It remembers the others, who are `skipped`."""
+    """Users of a part who have no sessions on this node. `skipped` collects those for whom `covers` found sessions."""
 
     def __init__(self, part: Part, registry: Registry) -> None:
         self.skipped: set[Key] = set()
@@ -96,7 +110,7 @@ class _Elsewhere(Part):
 
 
 class _Here(Part):
-    """Users of a part who have sessions on this node, or had them at the earlier read of the users elsewhere."""
+    """Users of a part who have sessions on this node, and users whom `elsewhere` has skipped."""
 
     def __init__(self, part: Part, registry: Registry, elsewhere: _Elsewhere) -> None:
         self._part = part
@@ -104,7 +118,7 @@ class _Here(Part):
         self._elsewhere = elsewhere
 
     def covers(self, tenant: str, name: str) -> bool:
-        # The last session of a skipped user may have ended since: no read would then have the user.
+        # The last session of a skipped user may have ended since. Then the user would be in neither of the two parts.
         is_here = (tenant, name) in self._elsewhere.skipped or self._registry.sessions_of(tenant, name)
         return bool(is_here) and self._part.covers(tenant, name)
 
@@ -115,20 +129,20 @@ class Recovery:
     def __init__(
         self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
-        self.resyncs = 0  # times all topics of a part were read again
-        self.ended = 0  # sessions that the engine had for this node and the node did not have
+        self.resyncs = 0  # attempts to read the topics of a part again, and recoveries from a loss that succeeded
+        self.ended = 0  # sessions ended by audits
         self._engine = engine
         self._parts = parts
         self._context = context
         self._pace = pace
         self._metrics = metrics
         self._restorer = Restorer(parts.sessions, parts.session_rooms, context, pace.batch)
-        self._recoveries = 0  # recoveries from losses that have begun
-        self._lost: dict[Part, int] = {}  # pieces being restored, each with the number of its recovery
-        self._unhealed: list[Part] = []  # lost pieces that became unreachable again before they were restored
-        self._is_healing = False  # an outage or loss was logged, so the recovery from it is logged too
+        self._recoveries = 0  # number of the latest recovery from a loss
+        self._lost: dict[Part, int] = {}  # pieces being restored after a loss, each with the number of its recovery
+        self._unhealed: list[Part] = []  # lost pieces that became unreachable before they were restored
+        self._is_healing = False  # an outage or loss was logged, so its end is logged too
         self._deaths = 0  # deaths of other nodes since the last check of rooms
-        # Comparisons with the store that run, and whether each has to run again.
+        # Running comparisons with the store. The value is True if the comparison has to be repeated.
         self._comparing: dict[tuple[Callable[[Part], Awaitable[None]], Part], bool] = {}
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
 
@@ -138,7 +152,7 @@ class Recovery:
         return self._restorer.restored
 
     def lost(self, part: Part) -> None:
-        """Start the timer after which watchers get `stale`, because the engine is away."""
+        """Start a timer, because the part cannot be reached. If it is still away then, its watchers get `stale`."""
         self._is_healing = True
         self._context.timers.set(self._pace.stale_after_s, self._stale, part)
 
@@ -148,8 +162,9 @@ class Recovery:
             self._context.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
-        """Recover a part that can be reached again. With `intact` False the engine lost its data."""
+        """Recover a part that can be reached again. With `intact` False, the engine has lost data of the part."""
         unhealed, self._unhealed = self._unhealed, []
+        # With `intact` False, the second `_begin` below restores the pieces within `part`.
         if again := [lost for lost in unhealed if intact or not lost.within(part)]:
             self._begin(_Any(again), again)
         if intact:
@@ -176,26 +191,27 @@ class Recovery:
         self._context.tasks.spawn(self._refresh(Part()))
 
     def died(self) -> None:
-        """Check the occupancy of rooms, because the sessions of a dead node no longer count as online."""
+        """Read the occupants of rooms again, because another node has died, and its sessions no longer count."""
         self._deaths += 1
         if self._deaths == 1:
             self._context.tasks.spawn(self._check_rooms())
 
     def audit(self) -> None:
-        """Compare the engine's sessions of this node with the node's own."""
+        """Start an audit of all sessions."""
         self._context.tasks.spawn(self._audit_quietly())
 
     # --- without a loss ---
 
     async def _refresh(self, part: Part) -> None:
-        """Restore sessions, read topics again, compare. The engine has not lost any data.
+        """Recover a part of which the engine has lost no data.
 
-        If the engine becomes unreachable during a step, all steps are repeated after its return.
+        The steps: restore the sessions, read the topics again, compare with the store, audit. If the engine becomes
+        unreachable during a step, all steps are repeated when it returns.
         """
         started, is_healing = self._context.timers.now(), self._is_healing  # False for the hourly refresh
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
-        # For other nodes, users with sessions here may have gone offline, and now return. Watchers on this node
-        # must not see that, so these users are read only after their sessions are restored.
+        # In the engine, users with sessions on this node may have gone offline during the outage. The restore makes
+        # them online again. Watchers on this node must see neither change, so these users are read after the restore.
         others = _Elsewhere(part, self._context.registry)
         here = _Here(part, self._context.registry, others)
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
@@ -214,7 +230,7 @@ class Recovery:
             self._log_end(started, sessions, is_healing=is_healing)
 
     def _log_end(self, started: float, sessions: int, *, is_healing: bool = True) -> None:
-        """Log completion, except for the hourly refresh."""
+        """Log the end of a recovery, except for the hourly refresh. `sessions` is the number of restored sessions."""
         took_s = self._context.timers.now() - started
         if is_healing:
             self._metrics.presence_recovery.observe(took_s)
@@ -225,7 +241,7 @@ class Recovery:
     # --- after a loss ---
 
     async def _recover(self, pieces: Sequence[Part]) -> None:
-        """Restore lost pieces one after the other. End the hold of each when all nodes have restored it."""
+        """Restore lost pieces one after the other. End the hold of each piece when all nodes have restored it."""
         started, sessions, ends = self._context.timers.now(), 0, list[bool]()
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
 
@@ -247,14 +263,16 @@ class Recovery:
     async def _end(self, piece: Part, state: RecordsState) -> int:
         """Report a piece that this node has restored, wait for the other nodes, and read the piece again.
 
-        Users and rooms that were lost again since are left out, because another recovery restores them.
+        Users and rooms that were lost again meanwhile are left out, because a newer recovery restores them. The result
+        is 0, because `_attempt` returns None for a failure.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
         if await self._finds_ended(piece):
-            # The user may have another session, which is not restored yet. A node that has noticed the loss confirms
-            # the end before it shows the user as offline.
+            # The audit ends such a session. The user of the session may have another session, which another node has
+            # not restored yet. So wait until all nodes have noticed the loss: a node that has noticed the loss does not
+            # show the user as offline before all nodes have confirmed this.
             await self._context.timers.sleep(NOTICED_S)
-            await self._audit(piece)  # while the piece is held
+            await self._audit(piece)  # before the hold of the piece ends
         await self._engine.restored(piece, state)
         again = [other for other, number in self._lost.items() if number > self._lost[piece]]
         rest = _Except(piece, again) if again else piece
@@ -265,7 +283,10 @@ class Recovery:
         return 0
 
     async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
-        """Return the result of a step; None if it failed. The piece is then restored again, without the others."""
+        """Await a step of a piece's recovery; return the result, or None if the step failed.
+
+        After a failure, the recovery of this piece is repeated, without the other pieces.
+        """
         try:
             return await step
         except Exception as error:
@@ -276,7 +297,7 @@ class Recovery:
             self._lost.pop(piece, None)
             if piece.away() is None:
                 self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._again, piece)
-            else:  # the engine will not report the earlier loss again when the piece returns
+            else:  # when the piece can be reached again, the engine does not report the earlier loss again
                 self._unhealed = [lost for lost in self._unhealed if not lost.within(piece)]
                 self._unhealed.append(piece)
             return None
@@ -287,9 +308,9 @@ class Recovery:
     # --- steps ---
 
     async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
-        """Compare messages or notifications with the store as soon as the store answers.
+        """Compare messages or notifications of a part with the store as soon as the store answers.
 
-        While a comparison of the same part runs, another one only makes it run again.
+        If the same comparison is running already, start no second one: the running comparison is repeated.
         """
         work = (compare, part)
         is_running, self._comparing[work] = work in self._comparing, True
@@ -308,14 +329,15 @@ class Recovery:
             del self._comparing[work]
 
     async def _compare_inboxes(self, part: Part) -> None:
-        # The sessions must be restored before: only then does this node receive the messages for its users.
+        # The sessions were restored before. Otherwise the engine would not send this node the messages for its users.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _resync(self, part: Part, users: Part) -> None:
+        """Read the watched users of `users` and the rooms of `part` again."""
         await self._parts.watching.resync(users, intact=True)
         await self._parts.rooms.resync(part)
 
-    # --- other nodes, and sessions that the node does not hold ---
+    # --- after the death of another node, and audits ---
 
     async def _check_rooms(self) -> None:
         while self._deaths:
@@ -329,11 +351,11 @@ class Recovery:
             self._deaths -= deaths
 
     async def _audit(self, part: Part) -> None:
-        # All nodes audit after a loss, so an audit is as slow as the restore of sessions.
+        # `wait` limits the pace of an audit like the pace of a restore, because after a loss all nodes audit at once.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
 
     async def _finds_ended(self, part: Part) -> bool:
-        """Return whether the engine has sessions of this node that the node does not hold: their end was lost."""
+        """Return whether the engine has sessions of this node that have ended here: the engine has lost their end."""
         found = False
 
         def holds(ref: SessionEpoch) -> bool:

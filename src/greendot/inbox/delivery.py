@@ -312,8 +312,8 @@ class InboxDelivery(StreamFollower[LocalInbox]):
     def _compared(self, inboxes: Mapping[Key, Inbox]) -> None:
         """Schedule a gap read for each inbox with a cursor below the head in the store.
 
-        The read starts after GAP_S, although the head is recorded as a hint: here the bus may still bring the missing
-        notifications with their content. If it does, the read is not necessary and does not start. The hint makes sure
+        The read starts after GAP_S, because the bus may still bring the missing notifications with their content. If it
+        does, the read is not necessary and does not start. The head is also recorded as a hint: the hint makes sure
         that the read starts even if no later notification shows the gap.
         """
         for key, inbox in inboxes.items():

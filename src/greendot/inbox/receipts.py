@@ -40,7 +40,7 @@ class Receipts:
         self._context.tasks.spawn(self.flush())
 
     async def flush(self) -> None:
-        """Write the queued receipts. Those that cannot be written stay queued."""
+        """Write the queued receipts. Receipts that cannot be written stay queued."""
         waiting, self._waiting = self._waiting, []
         at = self._context.clock.now_ms()
         while waiting:

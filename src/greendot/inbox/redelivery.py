@@ -1,8 +1,8 @@
 """Redelivery of notifications to the devices on this node until one of them acknowledges.
 
 Pending notifications are read from the store before each redelivery, because another node may have received the
-acknowledgement. After the last redelivery the node gives up, and the notification may be sent by push. Push needs no
-message for that. Any node computes when the redeliveries are over (`push.policy_model`), also after a restart.
+acknowledgement. After the last redelivery the node gives up, and the notification may be sent by push. The node sends
+no message to the push workers: each worker computes when the redeliveries are over (`push.policy_model`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-MOST = 100  # notifications of one user that are redelivered; later ones follow when these are acknowledged
+MOST = 100  # notifications of one user that are redelivered at a time, those with the lowest numbers first
 AGAIN_S = 5.0  # seconds until the next attempt after the store failed
 
 

@@ -1,9 +1,9 @@
 """Celebrities: users with very many watchers on this node.
 
-Changes of a celebrity are delivered in slices, or not at all: then watchers poll. Each node decides by its own
-watchers, unless the app has chosen a mode for the user. Both modes end only when the watchers are clearly fewer than
-the threshold. The start and the end of polling are delivered to all watchers, in slices too. The user's own devices are
-no watchers: they get every change at once.
+Changes of a celebrity are delivered in slices, or not at all: then the watchers' clients poll. Each node decides by
+its own watchers, unless the app has chosen a mode for the user. Slices and polling end only if the watchers are clearly
+fewer than the threshold. The start and the end of polling are delivered to all watchers, in slices too. The user's own
+devices are no watchers: they get every change at once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Celebrities:
         if celebrity.polled:
             return True
         if not self._thresholds.is_spread(len(watched.channel.listeners), was=True):
-            self.close(watched)  # the caller also delivers to the watchers that still waited
+            self.close(watched)  # the caller delivers to all watchers, also to those that waited for their slice
             return False
         self._spread(watched, celebrity)
         return True
@@ -101,7 +101,7 @@ class Celebrities:
         return key in self._polled or self._modes.of(key) == "poll"
 
     def opened(self, watched: WatchedUser) -> None:
-        """Set a user whose mode is `poll` to polling, before the user is followed."""
+        """Set a user whose mode is `poll` to polling, before the node reads the user's state for the first time."""
         if self._modes.of(watched.key) == "poll":
             watched.celebrity = CelebrityWatchers(polled=True)
 

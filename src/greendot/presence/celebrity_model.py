@@ -17,7 +17,7 @@ SHORTEST_S, LONGEST_S = 10.0, 30.0  # seconds in which each watcher is served on
 STAYS = 0.8  # fraction of a threshold down to which its mode lasts
 LATELY_S = (60.0, 300.0, 3600.0)  # seconds since the last activity: limits of the groups, first group first
 AT_ONCE = 5_000  # watchers grouped in one step: more would delay other work
-BEHIND_S = 0.5  # seconds of missed slices that are made up for at once; older ones are not
+BEHIND_S = 0.5  # if slices are late, at most the watchers of this many seconds are served at once
 
 W = TypeVar("W")
 
@@ -50,7 +50,7 @@ class CelebrityFanout(Generic[W]):
     def __init__(self, watchers: Iterable[W], active_at: Callable[[W], float], now: float) -> None:
         """Start with a new state for all watchers. `active_at` returns the time of a watcher's last activity."""
         self._active_at = active_at
-        self._paid = now  # monotonic seconds up to which the rate is used
+        self._paid = now  # monotonic seconds; the watchers that the rate allows up to this time were served
         self._behind: dict[W, None] = dict.fromkeys(watchers)  # have an older state, and wait for the next round
         self._current: dict[W, None] = {}  # have the newest state
         self._round: dict[W, None] = {}  # in this round, not grouped yet

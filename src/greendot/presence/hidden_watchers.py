@@ -1,9 +1,8 @@
 """Watchers who may not see the user they watch.
 
-Hidden watchers are no listeners: no frame for listeners can reach them, at once, in slices or from a queue. They get
-the state of an unknown user. A watcher who saw the user before sees the user go offline at the time of the hiding, and
-stay offline. The topic stays followed for hidden watchers, so that another request of theirs takes as long as for any
-watcher.
+Hidden watchers are no listeners, so no frame for listeners can reach them. Hidden watchers get the state of an unknown
+user. A watcher who saw the user before sees the user go offline at the time of the hiding, and stay offline. The node
+stays subscribed to the user for hidden watchers, so that a further request of a hidden watcher takes as long as usual.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class HiddenWatchers:
         self._watched.attach(watched, connection)
         self._celebrities.came(watched, connection)
         now = watched.shown(self._now_ms())
-        if 0 < now.version <= before.version:  # the entry sent while hidden must not appear newer
+        if 0 < now.version <= before.version:  # clients would ignore a version below the last one
             watched.raised = max(watched.raised, before.version + 1)
             now = structs.replace(now, version=before.version + 1)
         return None if now == before else now

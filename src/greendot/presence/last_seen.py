@@ -1,9 +1,9 @@
 """Last-seen times in the store: written in batches, read for users whom the engine does not know.
 
-No transition of a user writes by itself. A node collects the users that came online or went offline by its verbs. Every
-30 s the node reads these users from the engine and writes their times. In addition the node writes one part in twenty
-of the users with sessions here, so a killed node leaves times that are ten minutes old at most. A node that stops
-writes all of them.
+A user who comes online or goes offline does not cause a write of its own. A node collects the users that came online or
+went offline by its verbs. Every 30 s the node reads these users from the engine and writes their times. In addition the
+node writes the times of one part in twenty of the users with sessions here. So a killed node leaves times that are ten
+minutes old at most. A node that stops writes the times of all users with sessions here.
 
 The store may be away. Writes then wait, and reads return without last-seen times.
 """
@@ -30,8 +30,8 @@ from greendot.telemetry.log import log
 EVERY_S = 30.0  # between two writes
 AT_ONCE = 500  # users in one write
 MOST = 100_000  # users who wait for a write while engine or store are away; further ones are dropped
-STOP_S = 5.0  # for the last write of a node that stops
-WAIT_S = 1.0  # for the store's answer to a read
+STOP_S = 5.0  # longest time for the last write of a node that stops
+WAIT_S = 1.0  # longest wait for the store's answer to a read
 AWAY_S = 5.0  # pause of reads after the store did not answer in time
 CACHED_S = 10.0
 MOST_CACHED = 50_000  # users; above it the oldest entry is dropped
@@ -67,7 +67,7 @@ class LastSeenWriter:
         self._waiting.update(dict.fromkeys(islice(users, max(0, MOST - len(self._waiting)))))
 
     async def close(self) -> None:
-        """Write all users with sessions here, and those that wait. Users who are online were seen until now."""
+        """Write the times of all users with sessions here, and of those who wait. Online users were last seen now."""
         self._add(self._context.registry.keys())
         try:
             async with asyncio.timeout(STOP_S):
@@ -76,7 +76,7 @@ class LastSeenWriter:
             log(log_events.WORK_LATER, work="storing last-seen times", reason="the store is too slow")
 
     async def flush(self) -> None:
-        """Write the users who wait. Those that cannot be written wait for the next period."""
+        """Write the times of the users who wait. Users whose times cannot be written wait for the next period."""
         self._writing = True
         some: list[Key] = []
         try:

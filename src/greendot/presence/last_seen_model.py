@@ -1,8 +1,8 @@
 """Decisions about stored last-seen times: which time to write, which snapshots lack one, whom to write next.
 
 The engine knows the last-seen time of an offline user until it restarts or is flushed. The store keeps a copy. A user
-whom others see as offline with version 0 is unknown to the engine. An invisible user can be unknown, too: the entry for
-others must not differ from that of any unknown user.
+whom others see as offline with version 0 is unknown to the engine. An invisible user can be unknown, too: what others
+see of this user must not differ from what they see of any unknown user.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - `auto`: the number of watchers on a node decides.
 - `live`: changes are always delivered, to very many watchers in slices.
-- `poll`: changes are not delivered. Watchers poll, and see whether the user was recently active.
+- `poll`: changes are not delivered. Clients ask for the state at intervals, and get the field `recently_active`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOTHING: Mapping[str, PresenceMode] = {}
 
 
 class ModeTable:
-    """Modes that a node knows, by tenant. Users in `forced` are polled unless the app has chosen a mode for them."""
+    """Modes that a node knows, by tenant. Users in `forced` have the mode `poll` unless the app has chosen another."""
 
     __slots__ = ("_forced", "_modes")
 

@@ -44,13 +44,13 @@ class PresenceModes:
         self._slices = context.slices
         self._table = table
         self._announce = announce
-        self._revisions: dict[str, Revision] = {}  # by tenant in use: the modes are not older
-        self._locks: dict[str, asyncio.Lock] = {}  # by tenant: a later read must not be replaced by an earlier one
+        self._revisions: dict[str, Revision] = {}  # by tenant in use: the modes in `table` have at least this revision
+        self._locks: dict[str, asyncio.Lock] = {}  # by tenant: held during a read, so that no older result comes last
         self._starts: BatchedReads[str, _Start] = BatchedReads(context, self._read, _Start(Revision(), {}))
         self.listeners: list[Callable[[Key], None]] = []  # called with a user whose mode has changed
 
     async def set(self, key: Key, mode: PresenceMode) -> None:
-        """Store the mode of a user. It is in force on every node on return; `auto` removes it.
+        """Store the mode of a user; `auto` removes the stored mode. On return, the mode is in force on every node.
 
         Raise EngineUnavailable if the mode is stored, but a node has not confirmed it.
         """

@@ -1,6 +1,6 @@
 """Profile of a user: display name and info, as the app has set them. Info is a JSON object of at most 1,024 bytes.
 
-A profile is set by HTTP, or by the claims of a token. Of a token and a stored profile, the later one counts. The time
+A profile is set by HTTP, or by the claims of a token. If both set a profile, the later of the two counts. The time
 of a token is the time of its issue.
 """
 
@@ -52,8 +52,8 @@ class ProfileChange(Struct, frozen=True):
 def claimed(stored: Profile, name: str | None, info: bytes | None, at: int, now: int) -> ProfileChange | None:
     """Return the change that the claims of a token make; None if they change nothing.
 
-    `info` is None without this claim. Such a token changes only a name that is stored: other names come from the
-    engine. A token of the future counts as issued now: it must not win over later changes.
+    `info` is None if the token has no claim `info`. Such a token changes the name only if the profile has a name: other
+    names come from the engine. A token of the future counts as issued now: it must not win over later changes.
     """
     at = min(at, now)
     if at < stored.at:
@@ -65,12 +65,12 @@ def claimed(stored: Profile, name: str | None, info: bytes | None, at: int, now:
 
 
 def newest(known: Profile, read: Profile) -> Profile:
-    """Return the newer of two profiles. A profile that was read as absent replaces any: it was erased."""
+    """Return the newer of two profiles. If no profile was read (`rev` 0), return that: the profile was erased."""
     return read if read.rev == 0 or read.rev >= known.rev else known
 
 
 def doubted(profile: Profile) -> Profile:
-    """Return the profile with a revision that is older than any: the store may have been restored from a backup."""
+    """Return the profile with the lowest revision, so that any read replaces it: the store may have been restored."""
     return structs.replace(profile, rev=-1) if profile.rev else profile
 
 

@@ -1,10 +1,10 @@
 """Profiles of users on this node: read in batches, shown to watchers and in rooms, and read again after a change.
 
-The store keeps profiles, and the engine has no part of them. A change is committed, then announced to all nodes. A node
-reads a changed profile again before it shows the profile. Announcements may be lost, so every node also reads the log
-of changes periodically (`PrivacyStore.changes`).
+A profile is the name and the info of a user. Only the store has profiles, not the engine. A change is committed, then
+announced to all nodes. A node reads a changed profile again before it shows the profile. Announcements may be lost, so
+every node also reads the log of changes periodically (`PrivacyStore.changes`).
 
-In a tenant without profiles, nothing is read. The revision of the log shows whether there are any.
+In a tenant without profiles, no profile is read. The revision of the log shows whether the tenant has profiles.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ EVERY_S = 30.0  # between two reads of the log of changes
 ANNOUNCED = 200  # announcements of a tenant after which the log is read: one read returns 1,000 changes at most
 AT_ONCE = 500  # profiles in one read
 MOST_KNOWN = 50_000  # profiles kept; above it the oldest is dropped
-MOST_CHANGED = 100_000  # changed users who wait to be read; of further ones only the log knows
-WAIT_S = 1.0  # for the store's answer to a read for watchers, who are also shown without profiles
-AWAY_S = 5.0  # pause of these reads after the store did not answer in time
+MOST_CHANGED = 100_000  # users whose changed profiles wait to be read; further changes are only in the log
+WAIT_S = 1.0  # longest wait for the profiles of watched users; after that, the users are shown without profiles
+AWAY_S = 5.0  # pause of the reads for watched users after the store did not answer in time
 RETRY_S = 1.0
 
 
@@ -117,7 +117,7 @@ class ProfileService:
         return {user: profile for user, profile in found if profile.rev}
 
     async def read(self, tenant: str, users: Sequence[str]) -> dict[str, Profile]:
-        """Return the profiles of users to watch. Users without are left out.
+        """Return the profiles of users to watch. Users without a profile are left out.
 
         While the store does not answer, return none at once. The profiles are read and shown later.
         """
@@ -185,7 +185,7 @@ class ProfileService:
     # --- writing ---
 
     async def set(self, key: Key, change: ProfileChange) -> Profile | None:
-        """Write a change, and announce it to all nodes. Return None if it is not newer and had to be."""
+        """Write a change, and announce it to all nodes. Return None if `change.only_newer` prevents the write."""
         kept = await self._store.put_profile(*key, change)
         if kept is not None:
             self._metrics.presence_info_changes_total += 1
@@ -193,7 +193,7 @@ class ProfileService:
         return kept
 
     async def claim(self, session: Session) -> None:
-        """Learn the profile of a session's user, and write what the token changes.
+        """Read the profile of a session's user, and write what the token changes. Raise StoreUnavailable on failure.
 
         While the user is invisible, the token changes nothing: the time of the change would show that the user is here.
         """
@@ -235,7 +235,7 @@ class ProfileService:
             self.compare()
 
     def _changed_on(self, keys: Collection[Key]) -> None:
-        """Read these users again, and also in reads under way."""
+        """Read the profiles of these users again. Reads under way read these profiles a second time, too."""
         self._empty -= {tenant for tenant, _ in keys}
         for changed in self._loads:
             changed.update(keys)
@@ -248,7 +248,7 @@ class ProfileService:
             self._context.tasks.spawn(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read changed users and show their profiles. One read after the other, so that no older one is shown last."""
+        """Read the profiles of changed users and show them. Reads do not overlap: no older profile is shown last."""
         some: list[Key] = []
         try:
             while self._changed:
@@ -282,7 +282,7 @@ class ProfileService:
         self.compare()
 
     def compare(self) -> None:
-        """Read the log of changes: announcements may have been missed."""
+        """Read the log of changes, because announcements may have been lost."""
         if not self._is_comparing and self._revisions:
             self._is_comparing = True
             self._context.tasks.spawn(self._compare())
@@ -314,7 +314,7 @@ class ProfileService:
                 del self._known[key]
 
     async def _changed_in(self, tenant: str) -> None:
-        """Read all users in use again: changes are unknown, or a backup of the store was restored."""
+        """Read all known and shown profiles again: the log no longer has all changes, or a backup was restored."""
         known = [key for key in self._known if key[0] == tenant]
         for key in known:
             self._known[key] = doubted(self._known[key])

@@ -1,7 +1,7 @@
 """Replies to `presence.get`: the users' states now, without watching them.
 
 A reply may have 10,000 entries. It is read and encoded in slices. Entries of users whose visibility has changed
-meanwhile are made again: the reply shows no user who was hidden before it is sent.
+meanwhile are made again, so that the reply shows no user who was hidden before the reply is sent.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class PresenceSnapshots:
         self._watched = watched
 
     async def read(self, tenant: str, users: Sequence[str]) -> list[Snapshot]:
-        """Return a snapshot per user, in order. A stale one has this node's last state, or its local sessions.
+        """Return a snapshot per user, in order. For a stale snapshot, use what this node knows of the user.
 
-        Profiles are read last: the caller may keep them, if it awaits nothing before.
+        Profiles are read last, so a caller that awaits nothing else can keep the profiles.
         """
         found = await self.read_shared(tenant, users)
         if any(snapshot.stale for snapshot in found):
@@ -75,8 +75,8 @@ class PresenceSnapshots:
     async def read_shared(self, tenant: str, users: Sequence[str], but: Container[str] = ()) -> list[Snapshot]:
         """Return the engine's snapshots. Users whom the engine does not know get the last-seen time of the store.
 
-        Users in `but` do not. The engine is read again after the store: an entry with version 0 would replace a newer
-        entry of a user who came online meanwhile.
+        Users in `but` get no such time. The engine is read again after the store: a user may have come online
+        meanwhile, and clients show an entry with version 0 even if they have a newer entry.
         """
         found = await self._engine.read(tenant, users)
         of = zip(users, found, strict=True)
@@ -109,7 +109,7 @@ class PresenceSnapshots:
         return self._statuses.with_sessions((tenant, user), snapshot)
 
 
-Found = Snapshot | WatchedUser  # the engine's state; for a polled user this node's copy
+Found = Snapshot | WatchedUser  # state from the engine; for a polled user, this node's copy
 
 
 async def watchable(slices: TimeSlices, grants: Grants, users: Sequence[str]) -> Collection[str]:
@@ -222,7 +222,7 @@ class PresenceReads:
         return self._hidden_watchers.snapshot(watched, session.connection)
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
-        """Follow the polled ones of the users, if only for some seconds, and return their state on this node."""
+        """Follow those of the users who are polled, and return their state on this node."""
         await self._modes.know(tenant)
         celebrities = self._celebrities
         if not celebrities.polls_any(tenant):

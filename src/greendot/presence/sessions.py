@@ -1,6 +1,15 @@
-"""Life of sessions: hello, resume, idle, linger, leave.
+"""Life of sessions: open, resume, become idle, linger, end.
 
-The engine may be away at any of these steps. Failed writes are not queued: a retry writes the state that the session
+- A session is one device of one user. It may have several connections, one after the other.
+- A session lingers after its connection has ended: it counts as online for the grace, so that its client can return.
+- The engine has a record of each session, which all nodes can read. The node of a session writes the record.
+- An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
+- A session epoch (`ref`) names one connection of a session: id of the session, incarnation, number of the connection.
+- A node adopts a session of another node when the session's client resumes the session on this node.
+- A loss means that the engine has lost records. A node restores a session by writing the complete record again.
+- A foreign protocol is the protocol of another product (package `compat`).
+
+The engine may be away at any of these steps. A failed write is not queued: a retry writes the state that the session
 has at the time of the retry.
 """
 
@@ -29,20 +38,20 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
-PING_AFTER = 0.6  # part of `dead_after_s`; a client of a foreign protocol that is silent for this time gets a ping
+PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
-# Shortest remaining grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
-# refused during the outage return after `connect.hello.RETRY_MS`, which is less.
+# Shortest rest of a grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
+# refused during the outage return earlier: after `hello.RETRY_MS`.
 RETURN_MS = 10_000
-NOTICED_S = 2.0  # after a loss in the engine: time in which the other nodes notice it
-MOST_IN_DOUBT = 1_000  # while one server of a cluster is away, its users may try again and again
+NOTICED_S = 2.0  # seconds within which all nodes notice a loss
+MOST_IN_DOUBT = 1_000  # sessions in doubt (see `_hold_in_doubt`); each failed attempt to resume may add a session
 
 
 class SessionPeriods(Struct, frozen=True):
     """Periods in seconds, from the settings."""
 
-    dead_after: float
-    idle: float
+    dead_after: float  # silence after which a connection counts as dead
+    idle: float  # time without activity after which a session is idle
     graces: Graces
     leeway: float = 0.0  # time for which an expired token is still accepted
     accept_when_away: bool = False  # whether clients may connect while the engine is away
@@ -53,15 +62,15 @@ class Opened(NamedTuple):
 
     session: Session
     resumed: bool  # whether the session existed before this connection
-    status_known: bool  # whether the engine knows the user's status; True if the engine is away
-    is_first: bool  # whether the user had no session on this node before; False if the engine is away
+    status_known: bool  # whether the engine knows the user's status; also True if the engine is away
+    is_first: bool  # whether the user had no session on this node before `open`; False if the engine is away
 
 
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    The engine itself ends expired sessions. An audit (`connect.recovery`) ends sessions that the engine attributes to
-    this node and that the node does not have.
+    The engine itself ends sessions whose grace is over. An audit (`connect.recovery`) finds sessions of this node in
+    the engine that the node does not have, and ends them.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class SessionService:
         on_end: Callable[[Session], None],  # called when a session has ended
         on_left: Callable[[Key], None],  # called when a user's last session on this node has ended
     ) -> None:
-        self.incarnation = ""  # name of this node; changes after other nodes declared this node dead
+        self.incarnation = ""  # changes after other nodes have declared this node dead
         self._engine = engine
         self._statuses = statuses
         self._profiles = profiles
@@ -88,18 +97,18 @@ class SessionService:
         self._tasks = context.tasks
         self._recorder = context.recorder
         self._periods = periods
-        self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
-        self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
-        self._in_doubt: set[str] = set()  # ids of sessions that the engine may still adopt, after an attempt failed
-        self._due = self._check  # one bound method for all timers of connections, instead of one each
+        self._coming: set[str] = set()  # new ids of sessions that this node is adopting
+        self._postponed: set[SessionEpoch] = set()  # sessions whose end waits until all nodes have noticed a loss
+        self._in_doubt: set[str] = set()  # new ids of sessions that the node may have adopted: see `_hold_in_doubt`
+        self._due = self._check  # one bound method, shared by the timers of all connections
 
     # --- opening ---
 
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
         """Open or resume the session of a connection.
 
-        If the engine does not know the user's status, other users see the user offline until `show`. Otherwise they see
-        the change at once.
+        If the engine does not know the user's status, other users see the user offline until `show`. Otherwise other
+        users see at once that the user is online.
 
         Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
         """
@@ -117,8 +126,8 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity: an idle session stays idle. Pass `idle`: None would keep the engine's value.
-            # If another session of the device came back first, the engine has dropped this session and has no value.
+            # A reconnect is no activity, so an idle session stays idle. The engine may have no value to keep: it has
+            # ended the session if another session of the device was opened meanwhile. So `idle` is passed.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
@@ -126,14 +135,14 @@ class SessionService:
                 self._refuse(session, connection, resumed)
                 raise
             return Opened(session, resumed, status_known=True, is_first=False)  # the session is written later
-        session.confirmed = session.confirmed or session.ref is ref
+        session.confirmed = session.confirmed or session.ref is ref  # `ref` is new if the client has resumed meanwhile
         return Opened(session, resumed, touched.status_known, is_first)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
-        """Copy the status to the engine if it is unknown there, so that other users see the user.
+        """Copy the user's status to the engine if the engine does not know it, so that other users see the user.
 
-        If the status is known, read it for the user's first session here. Then apply the token's name and info. Raise
-        EngineUnavailable like `open`.
+        If the engine knows the status, read it from the engine for the user's first session on this node. Then apply
+        the token's name and info. Raise EngineUnavailable like `open`, and StoreUnavailable if the store is away.
         """
         session = opened.session
         try:
@@ -148,13 +157,13 @@ class SessionService:
         await self._profiles.claim(session)
 
     async def renew(self, session: Session, before: Grants) -> None:
-        """Show the name and the info of the session's new token. Raise StoreUnavailable if the info is not stored."""
+        """Apply the new token's name and info; `before` are the old grants. Raise StoreUnavailable on failure."""
         if session.grants.name not in (None, before.name):
             try:
                 name = session.grants.name
                 await self._engine.touch(*session.key, session.ref, session.device, session.idle, name)
             except EngineUnavailable:
-                pass  # a restored session has the name of its token
+                pass  # the restore after the outage writes the name of the token
         await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
@@ -170,19 +179,17 @@ class SessionService:
         connection.session = session
 
     def _refuse(self, session: Session, connection: Connection, resumed: bool) -> None:
-        """Drop a new session whose hello is refused. A resumed session lingers: its client is asked to return."""
+        """Drop a new session whose hello is refused. A resumed session stays, because its client is asked to return."""
         if not resumed and session.connection is connection:
             session.connection = connection.session = None
             self._forget(session)
 
     def _next_ref(self, session: Session) -> SessionEpoch:
-        """Return the session epoch of the next connection.
-
-        Connections are numbered per session, so that the number in the engine is short.
-        """
+        """Return the epoch of the session's next connection. Each session counts its own: numbers stay short."""
         return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, wanted: str) -> Session | None:
+        """Return the wanted session if it is on this node and the client may resume it. Close its old connection."""
         session = self._registry.sessions.get(wanted)
         if session is None or session.key != (grants.tenant, grants.user) or session.revoked:
             return None
@@ -194,10 +201,10 @@ class SessionService:
     async def _from_elsewhere(self, grants: Grants, hello: Hello, wanted: str) -> Session | None:
         """Adopt a session of another node under a new id; return None if there is no session to adopt.
 
-        The other node closes the old socket of the session, if there is one.
+        The other node closes the old connection of the session, if there is one.
         """
         if wanted in self._registry.sessions:
-            return None
+            return None  # the session is on this node, and `_resumable` has refused it
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
         was_reachable = self._engine.trouble is None
         self._coming.add(ref.session)
@@ -205,9 +212,10 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:  # otherwise the command was not sent
+                # The command was sent only if the engine was reachable.
+                if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:
                     self._hold_in_doubt(grants, hello, ref)
-                raise  # a new session would end the session that the client can resume later
+                raise  # opening a new session of the device would end the session that the client can resume later
             return None
         finally:
             self._coming.discard(ref.session)
@@ -224,14 +232,15 @@ class SessionService:
         return session
 
     def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
-        """Hold a session whose adoption has no answer, because the engine may execute the command later.
+        """Keep a session in doubt: the engine did not answer, and may or may not carry out the adoption.
 
-        Without a holder, the audit after the outage would end the session, and with it the user. The session is in the
-        registry only after the engine has confirmed it: a restore must not write a session that was not adopted.
+        `holds` returns True for a session in doubt, so that the audit after the outage does not end the session: the
+        user would go offline. The session is added to the registry only when the engine confirms the adoption: all
+        sessions in the registry are restored, and a session that was not adopted must not be restored.
         """
         now = self._timers.now()
         session = Session(ref.session, grants, hello.device, hello.client)
-        session.ref, session.confirmed = ref, True
+        session.ref = ref
         session.leaving = Disconnection(now, round(self._periods.graces.lost * 1000), 0)
         session.active_at = session.state_at = now
         session.last_heard = self._clock.now_ms()
@@ -242,7 +251,7 @@ class SessionService:
         self._tasks.spawn_brief(self._settle_doubt(session))
 
     async def _settle_doubt(self, session: Session) -> None:
-        """Let a session in doubt linger if the engine has adopted it, and forget it otherwise."""
+        """Let a session in doubt linger if the engine has carried out the adoption. Otherwise forget the session."""
         assert session.leaving is not None
         session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         left_ms, silent_ms = session.leaving.since(self._timers.now())
@@ -252,6 +261,7 @@ class SessionService:
             self._later(self._settle_soon, session)
             return
         if remaining:
+            session.confirmed = True
             self._statuses.inherit(session)
             self._registry.add(session)
             self._remains(session, session.ref, remaining)
@@ -270,14 +280,15 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def expect_frames(self, connection: Connection) -> None:
-        """Watch a connection of a foreign protocol, which may stay without a session."""
+        """Set the timer for the silence of a connection of a foreign protocol, which may never have a session."""
         connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest deadline.
 
-        A timer that fires earlier stays: `_check` then sets the timer again. So a deadline that is postponed costs
-        nothing, nor does a hello, because the timer for sockets without a hello is set already.
+        If the connection has a timer that fires before this deadline, the timer stays: `_check` then sets a new one. So
+        nothing needs to be done when a deadline moves to a later time. A hello usually sets no timer either, because
+        the timer of `expect_hello` fires earlier.
         """
         session = connection.session
         if session is None or connection.closing:
@@ -298,20 +309,18 @@ class SessionService:
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
-        """Set the timer again, because the next deadline may be earlier.
-
-        Either the session is no longer idle, or its new token expires sooner.
-        """
+        """Set the timer again after a change to active or a new token: the next deadline may be earlier."""
         if session.connection is not None:
             self._arm(session.connection)
 
     def _check(self, connection: Connection) -> None:
+        """Close a connection whose deadline has passed. Otherwise set the timer to the next deadline."""
         session, now = connection.session, self._timers.now()
         connection.timer = None
         if session is None and connection.foreign is None:
             if connection.waiting is None:
-                connection.close(Close.PROTOCOL_ERROR, "no hello within 10 s; send hello first")
-            else:  # its hello is being answered
+                connection.close(Close.PROTOCOL_ERROR, f"no hello within {HELLO_S:g} s; send hello first")
+            else:  # the node is still answering the hello of this connection
                 self.expect_hello(connection)
         elif has_come(connection.received_at + self._periods.dead_after, now):
             connection.close(
@@ -329,7 +338,7 @@ class SessionService:
             self._arm(connection)
 
     def _ping(self, connection: Connection) -> None:
-        """Ask a client of a foreign protocol for a sign of life, if it was silent for long."""
+        """Send a ping to a client of a foreign protocol if the client was silent for `PING_AFTER` of `dead_after`."""
         if connection.foreign is not None and has_come(self._ping_at(connection), self._timers.now()):
             connection.foreign.ping(connection)
 
@@ -337,7 +346,7 @@ class SessionService:
         return connection.received_at + self._periods.dead_after * PING_AFTER
 
     def _foreign_due_in(self, connection: Connection) -> float:
-        """Return the seconds until the next ping of a foreign client, or until it counts as dead if it was asked."""
+        """Return the seconds until a silent client of a foreign protocol gets a ping, or counts as dead after that."""
         now, ping_at = self._timers.now(), self._ping_at(connection)
         due_at = connection.received_at + self._periods.dead_after if has_come(ping_at, now) else ping_at
         return max(0.0, due_at - now)
@@ -373,13 +382,15 @@ class SessionService:
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
+        """Write to the engine that the session lingers for the rest of its grace, or has ended if the grace is over."""
         if session.ref is not ref or session.leaving is None:
             return
-        if await self._is_postponed(session, ref):
+        if not await self._may_write(session, ref):
             return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         if left_ms and not session.confirmed:
-            # The engine would treat an unknown session epoch as ended. A restore has a time limit, so it needs a task.
+            # The engine may not know this session epoch, and would answer that the session has ended. So restore the
+            # session first. `restore` uses `asyncio.timeout`, which `spawn_brief` does not allow.
             self._tasks.spawn(self._restore_lingering(session))
             return
         try:
@@ -390,22 +401,27 @@ class SessionService:
             return
         self._remains(session, ref, remaining)
 
-    async def _is_postponed(self, session: Session, ref: SessionEpoch) -> bool:
-        """Wait before a session ends after a loss in the engine. Return whether it came back meanwhile.
+    async def _may_write(self, session: Session, ref: SessionEpoch) -> bool:
+        """Return whether the caller may write that the session lingers or has ended.
 
-        Other sessions of the user may not be restored yet. A node that has noticed the loss confirms a change before it
-        shows the change; a node that has not noticed it would show the user as offline.
+        If the session ends while lost sessions are being restored, wait for `NOTICED_S` first. Other sessions of the
+        user may still be lost. A node that has not noticed the loss would show the user as offline. A node that has
+        noticed the loss first asks all nodes whether they have sessions of the user.
+
+        Return False if the session got a new connection during the wait, or if another call is waiting already.
         """
         if session.leaving is None or session.leaving.since(self._timers.now())[0]:
+            return True
+        if ref in self._postponed:
             return False
-        if not self._engine.is_restoring(*session.key) or session.id in self._postponed:
-            return False
-        self._postponed.add(session.id)
+        if not self._engine.is_restoring(*session.key):
+            return True
+        self._postponed.add(ref)
         try:
             await self._timers.sleep(NOTICED_S)
         finally:
-            self._postponed.discard(session.id)
-        return session.ref is not ref or session.connection is not None
+            self._postponed.discard(ref)
+        return session.ref is ref and session.connection is None
 
     async def _restore_lingering(self, session: Session) -> None:
         try:
@@ -423,14 +439,18 @@ class SessionService:
         if session.connection is not None:
             return  # the client has returned meanwhile
         if session.leaving is not None:
-            # The client could not return while the engine was away, and had to wait before its next attempt.
+            # The client could not return while the engine was away. Leave it time for its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
-        if session.ref is not ref or session.connection is not None:  # the session came back meanwhile
+        """Handle the engine's answer to a linger or a leave: the remaining ms of the grace, or None if there is none.
+
+        With None, the session has ended in the engine, or the engine does not know the session epoch.
+        """
+        if session.ref is not ref or session.connection is not None:  # the session has a new connection
             return
-        if remaining is None and self._is_forgotten(session):
+        if remaining is None and self._may_be_lost(session):
             session.confirmed = False
             self._tasks.spawn_brief(self._linger(session, ref))
             return
@@ -443,8 +463,8 @@ class SessionService:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 
     async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
-        """Write an ended session that the engine has lost, and end it there, so that watchers receive the end."""
-        await self._timers.sleep(NOTICED_S)  # see `_is_postponed`
+        """Write an ended session to the engine, which may have lost it, and end it there: watchers receive the end."""
+        await self._timers.sleep(NOTICED_S)  # see `_may_write`
         try:
             manual = await self._statuses.to_restore(session.key)
             await self._engine.restore(*session.key, ref, self._known(session, manual))
@@ -453,8 +473,8 @@ class SessionService:
         except (EngineUnavailable, StoreUnavailable):
             pass  # watchers receive the end when all nodes have restored their sessions
 
-    def _is_forgotten(self, session: Session) -> bool:
-        """Return whether a session that is missing in the engine may have been lost there, and not ended."""
+    def _may_be_lost(self, session: Session) -> bool:
+        """Return whether the engine may have lost this session, which is missing there. Otherwise it has ended."""
         if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
             return False
         return self._engine.is_restoring(*session.key)
@@ -473,7 +493,7 @@ class SessionService:
     def may_end_within(self, session: Session, seconds: float) -> bool:
         """Return whether the session may end within `seconds`.
 
-        Either its remaining grace is shorter, or it is connected, and its connection can be lost at any time.
+        A connected session always may, because its connection can be lost at any time.
         """
         if session.connection is not None:
             return True
@@ -482,9 +502,9 @@ class SessionService:
     def prolong(self, session: Session, seconds: float) -> None:
         """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        The session's client has sent a new hello and was asked to return after `seconds`. If the session still has
-        its old connection, only `held_until` is set. When this connection ends, `lost` prolongs the grace accordingly,
-        unless the grace is 0.
+        A node has refused a new hello of the session's client, and has asked the client to return after `seconds`. If
+        the session still has its old connection, only `held_until` is set. When the old connection ends, `lost`
+        prolongs the grace accordingly, unless the grace is 0.
         """
         now = self._timers.now()
         if session.connection is not None:
@@ -503,7 +523,7 @@ class SessionService:
             self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
-        """Record that another node has adopted the session under another id. If the session lingers here, end it."""
+        """Record that another node has adopted the session under another id. If the session lingers, end it here."""
         session.moved = True
         if session.connection is None:
             self._timers.cancel(session.leave_timer)
@@ -514,15 +534,15 @@ class SessionService:
         self._tasks.spawn_brief(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: SessionEpoch) -> None:
-        if await self._is_postponed(session, ref):
+        if not await self._may_write(session, ref):
             return
         try:
             remaining = await self._engine.leave(*session.key, ref)
         except EngineUnavailable:
             if session.ref is not ref or session.leaving is None:
                 return
-            # Write a linger of zero length instead of repeating the leave: the engine may have lost the linger, or
-            # another node may have ended the session.
+            # Retry with a linger of zero length, not with another leave. A leave does not end the session if the
+            # engine has lost its linger. The linger changes nothing if another node has ended the session meanwhile.
             now = self._timers.now()
             session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
             self._later(self._linger_again, session)
@@ -539,13 +559,14 @@ class SessionService:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Return whether this node has the session, or is about to adopt it. For an audit of the engine's sessions."""
+        """Return whether this node has the session, is adopting it, or has it in doubt. Audits end other ones."""
         return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
-        """Write the complete current state of a session to the engine. `stored` is the status, if just read.
+        """Write the complete current state of a session to the engine.
 
-        Raise EngineUnavailable on failure. Raise StoreUnavailable if the store is away and the status is unknown.
+        `stored` is the user's status, if the caller has just read it from the store. Raise EngineUnavailable if the
+        engine is away. Raise StoreUnavailable if the store is away and this node does not know the status.
         """
         manual = stored or await self._statuses.to_restore(session.key)
         if self._registry.sessions.get(session.id) is not session:
@@ -553,8 +574,8 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            # The linger has ended meanwhile; its own timer writes the end. Until then, the engine may have the session
-            # from older data, without the present status.
+            # The grace is over, and `_linger` or `_leave` writes the end of the session. Until then, the engine may
+            # still show the session: after a failover, a Redis replica has older records. These lack the newest status.
             await self._engine.set_status(*session.key, manual)
             return
         if session.ref.incarnation != self.incarnation:
@@ -571,7 +592,7 @@ class SessionService:
         return Known(session.device, session.idle, session.grants.name, age_ms, manual)
 
     async def _restore_user(self, key: Key) -> None:
-        """Write a user's sessions at once, because the user has set a status while lost sessions are restored."""
+        """Restore a user's sessions before those of other users, because this user has just set a status."""
         for session in self._registry.sessions_of(*key):
             try:
                 await self.restore(session)

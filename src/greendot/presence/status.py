@@ -57,7 +57,7 @@ class StatusService:
         self._announced = 0  # number of announcements of new statuses
         self._void: dict[Key, int] = {}  # by user, number of the last announcement: reads begun before it are void
         self.freshness: VisibilityFreshness | None = None  # set by the node
-        # Returns when every node knows that the user is invisible. Set by the node.
+        # Callback that returns when every node knows that the user is invisible. Set by the node.
         self.confirm: Callable[[Key], Awaitable[None]] | None = None
         self.listeners: list[
             Callable[[Key], None]
@@ -67,7 +67,7 @@ class StatusService:
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
         self._unread: set[Key] = set()  # users restored while the store did not answer, to be compared with the store
-        # Writes the sessions of a user with their status to the engine, which may have lost them.
+        # Callback that writes the sessions of a user, with the status, to the engine, which may have lost them.
         self.restore: Callable[[Key], Coroutine[Any, Any, None]] | None = None
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
 
@@ -130,7 +130,7 @@ class StatusService:
             self._void[key] = self._announced
 
     def refresh(self, key: Key) -> None:
-        """Read the status from the engine after it was set on any node."""
+        """Read a user's status from the engine, because the status was set on some node."""
         self._announce(key)
         if self._engine.is_restoring(*key) and self._context.registry.sessions_of(*key):
             self._compare_later([key])  # the engine may not have the status
@@ -255,7 +255,7 @@ class StatusService:
         return manual
 
     async def _in_time(self, read: Awaitable[T]) -> T | None:
-        """Return the result of a read; None if the store does not answer in time. Then the store is left alone."""
+        """Return the result of a read; None if the store does not answer in time. Reads then pause (`ASK_AGAIN_S`)."""
         try:
             async with asyncio.timeout(STORE_S):
                 return await read

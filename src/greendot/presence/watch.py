@@ -1,8 +1,8 @@
 """Watches: the state of a user at once, then every change, delivered to watchers only.
 
 For each watched user the node keeps the last state. If a change arrives while the state is being read, the node keeps
-the newer of both, by version. The node takes the snapshot and attaches the watcher in one turn of the loop, so there is
-neither a gap nor a duplicate between snapshot and changes.
+the state with the higher version. The node takes the snapshot and attaches the watcher in one turn of the loop, so
+there is neither a gap nor a duplicate between snapshot and changes.
 """
 
 from __future__ import annotations
@@ -246,9 +246,9 @@ class WatchService:
             self._show_own(watched, change.own)
 
     def _rename(self, watched: WatchedUser, name: str | None) -> bool:
-        """Set the name of a new token; return whether watchers must get it now.
+        """Set the name of a new token; return whether watchers must get the name now.
 
-        While the user appears offline, they do not: the time of the change would show that the user is here.
+        While the user appears offline, watchers get no new name: its time would show that the user is connected.
         """
         known, watched.name = watched.name, name or watched.name
         return known != watched.name and watched.profile.name is None and watched.visible.state != "offline"

@@ -53,11 +53,11 @@ class WatchedUser(TopicSubscription):
         self.held = False  # after a loss: only confirmed changes are shown until all sessions are restored
         self.held_until = 0.0  # monotonic seconds: reads are ignored before this time too
         self.stale = False  # watchers see the state as possibly out of date
-        self.celebrity: CelebrityWatchers | None = None  # set for very many watchers, or forced polling
+        self.celebrity: CelebrityWatchers | None = None  # set if the user has very many watchers or is polled
         self.discreet = False  # others do not see when the user was last seen
-        # Hidden watchers, each with the entry that they see. The entry stays as it is.
+        # Hidden watchers, each with the entry that the watcher sees. Changes of the user do not change this entry.
         self.barred: dict[Connection, Presence] = {}
-        self.shows = 0  # grows with each change of what watchers see: older encoded entries are outdated
+        self.shows = 0  # grows with each change of what watchers see, so that outdated entries are recognised
         self.raised = 0  # highest version given to a watcher who is no longer hidden
 
     @property

@@ -28,9 +28,10 @@ COUNT_EVERY_S = 1.0  # minimum seconds between two counts for a large room
 
 
 class CountThrottle:
-    """Throttle of a room's count: `soon` sends one now, or later if the last is less than `COUNT_EVERY_S` old.
+    """Throttle of a room's count: `soon` sends a count now, or later if the last count is younger than `COUNT_EVERY_S`.
 
-    The throttle does not keep `send`, which refers to the throttle's owner: a cycle waits for the garbage collector.
+    The throttle does not keep `send`, which refers to the owner of the throttle: such a reference cycle would wait for
+    the garbage collector.
     """
 
     __slots__ = ("_timer", "_timers", "sent_at")
@@ -63,7 +64,7 @@ class RoomAnnouncer(ABC):
     __slots__ = ("_channel", "_context", "_counting", "_large", "_profiles", "_visibility", "room_view")
 
     ROLE: ClassVar[str]  # part of the signals' key: the latest signal of a user and role replaces queued ones
-    LAPSES: ClassVar[bool]  # signals expire at the client: counts are repeated, and signals may be shed
+    LAPSES: ClassVar[bool]  # whether signals expire at the client; then counts are repeated, and signals may be shed
 
     def __init__(
         self,
@@ -106,13 +107,13 @@ class RoomAnnouncer(ABC):
         return self._context.registry.connections_in(self._channel, user)
 
     def _is_known(self, user: str) -> bool:
-        """Return whether the user can be announced now: who sees the user is known, and so is the profile."""
+        """Return whether the user can be announced now: the node knows the profile and who sees the user."""
         if not self._visibility.is_ready(self._tenant, user):
             return False
         return self._is_large or self._profiles.is_ready(self._tenant, user)
 
     async def _look_up(self, users: Collection[str]) -> bool:
-        """Load the facts that decide who sees these users, and their profiles; return False without the store."""
+        """Load the facts that decide who sees these users, and their profiles; return False if the store is away."""
         try:
             if not self._is_large:
                 await self._profiles.learn(self._tenant, users)

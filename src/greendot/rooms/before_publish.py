@@ -68,7 +68,7 @@ class PublishHook(NamedTuple):
     """Webhook of a tenant."""
 
     client: PublishClient
-    refuses: bool  # messages are refused while the app does not answer; else they are published
+    refuses: bool  # whether messages are refused while the app does not answer; otherwise they are published
 
 
 class _Calls:
@@ -99,12 +99,12 @@ class BeforePublish:
     async def approve(self, question: PublishQuestion) -> bytes:
         """Return the body to publish.
 
-        Raise Refused if the app refuses the message, or does not answer and the hook refuses messages then.
+        Raise Refused if the app refuses the message. Raise it also if the app does not answer and `refuses` is set.
         """
         tenant, hook = question.tenant, self._hook(question.tenant)
         assert hook is not None
         calls = self._calls.setdefault(tenant, _Calls())
-        if calls.waiting >= MOST_WAITING:  # also with `allow`: a flood must not bypass the app
+        if calls.waiting >= MOST_WAITING:  # even if `refuses` is False: a flood must not bypass the app
             raise _unavailable()
         calls.waiting += 1
         try:

@@ -13,11 +13,11 @@ from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.members_model import NONE
 from greendot.store.rooms import Room
 
-ATTEMPTS = 100  # reads of a room's members that a new listener waits for
+ATTEMPTS = 100  # maximum number of reads of a room's members that a new listener waits for
 
 
 class RoomListeners:
-    """Listeners that do not occupy a room. The room need not exist in the store; then it carries signals only."""
+    """Listeners that do not occupy a room. The store may lack the room; such a room carries only signals."""
 
     def __init__(self, local: Subscriptions[LocalRoom], check: Callable[[LocalRoom], None]) -> None:
         self._local = local

@@ -25,7 +25,8 @@ class Recent:
         self._records: deque[Record] = deque()
         self._bytes = 0
         self.last = last  # number of the last record that was read
-        self.erasures = erasures  # of the room before the first read: later erasures may be missing in the records
+        # Number of erasures in the room before the first read. The records may have content that was erased later.
+        self.erasures = erasures
 
     def add(self, records: list[Record]) -> None:
         """Append the records that follow `last`, and drop the oldest ones beyond the limits of a recovery."""
@@ -71,11 +72,11 @@ class LocalRoom(TopicSubscription):
         self.present = present
         self.stream: LocalStream[bytes] = LocalStream()  # the messages, up to the last one offered to the listeners
         self.recent: Recent | None = None  # None until a client returns
-        self.returning = asyncio.Lock()  # held while `recent` is read
+        self.returning = asyncio.Lock()  # held while records for `recent` are read
         self.room: Room | None = None  # as of `members_rev`; the head may be behind the cursor
         self.members_rev = 0  # newest revision of the members that this node has applied
         self.roles: dict[str, MemberState] = {}  # roles read so far, as of `members_rev`; markers are not used
-        self.changes = MemberChanges()  # announced, not applied yet
+        self.changes = MemberChanges()  # changes of members that were announced and are not applied yet
         self.missing_timer: Timer | None = None  # set while an announcement of a change is missing
         self.reading_members = False  # a read of members is under way
         # Records, and announcements of further changes, that wait until the members are known. None: they are known.

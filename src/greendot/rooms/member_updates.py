@@ -45,7 +45,7 @@ class MemberUpdates:
     # --- announcements ---
 
     def announced(self, local: LocalRoom, message: MembersChanged) -> None:
-        """Apply a change, or keep it until the changes before it have arrived."""
+        """Apply an announced change, or keep it until the changes with lower revisions have arrived."""
         if local.reading_members:
             assert local.unchecked is not None
             local.unchecked.append(message)  # the read under way may miss this change
@@ -67,7 +67,7 @@ class MemberUpdates:
             self._hold_if_missing(local)
 
     def differs(self, local: LocalRoom, room: Room | None) -> None:
-        """Learn the members of a room that differs in the store: newer members, another room, or no room."""
+        """Read the members of a room that differs in the store: newer members, another room, or no room."""
         if room is None or local.room is None or local.is_another(room):
             self.check(local)
         else:
@@ -134,7 +134,8 @@ class MemberUpdates:
             if index >= covered or self._local.get(topic) is not local:
                 self._receive(topic, message)
             elif isinstance(message, Deliver) and local.room is not None:
-                # Also with a newer revision than the store's: a restored store may never reach that revision.
+                # Deliver the message even if its revision is newer than the store's: a store that was restored from a
+                # backup may never reach that revision.
                 self._delivery.received(local, message)
 
     async def _close_to_foreign(self, local: LocalRoom) -> None:

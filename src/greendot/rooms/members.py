@@ -1,7 +1,7 @@
 """Membership checks: which users may be in a room.
 
 The store has the members. A node remembers the members of rooms with local listeners, as of one revision
-(`members_rev`). Remembered members are never old for long: each change is published on the room's topic, records carry
+(`members_rev`). The memory is not out of date for long: each change is published on the room's topic, records carry
 the revision, and heads are compared periodically. Reads of many clients that arrive at once are batched.
 """
 

@@ -28,11 +28,11 @@ class MemberChanges:
         self._newest = NONE  # newest revision that is known to exist
 
     def expect(self, revision: int) -> None:
-        """Note that the members have at least this revision, because a record or the store has it."""
+        """Record that the members have at least this revision, because a message or the store has this revision."""
         self._newest = max(self._newest, revision)
 
     def announce(self, revision: int, user: str) -> None:
-        """Note which member changed with this revision."""
+        """Record which member changed with this revision."""
         self.expect(revision)
         self._users[revision] = user
 
@@ -46,10 +46,10 @@ class MemberChanges:
         return Applicable(revision, users)
 
     def is_missing(self, applied: int) -> bool:
-        """Return whether there is a revision after `applied`."""
+        """Return whether the node knows that a revision after `applied` exists."""
         return self._newest > applied
 
     def forget(self) -> None:
-        """Forget all, before all members are read: the read contains every change known so far."""
+        """Drop all changes, before all members are read: the read contains every change announced so far."""
         self._users.clear()
         self._newest = NONE

@@ -1,7 +1,7 @@
 """Mutes of users on this node: in a room and in the tenant, the later end counts.
 
-A device learns the end of a mute from its node, whenever the node learns of a change, in the room or in the tenant. The
-node combines both as it knows them, so the last event is right, whichever change arrives last.
+The node sends a device the end of a mute whenever the node receives a change, in the room or in the tenant. Each event
+has the later end of both mutes, as the node knows them. So the last event is right, whichever change arrives last.
 """
 
 from __future__ import annotations

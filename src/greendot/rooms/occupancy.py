@@ -1,13 +1,23 @@
-"""Occupancy of a room, as its listeners on this node see it.
+"""Occupancy of a room: the users in the room, as the listeners on this node see them.
+
+- An occupant is a user with a session in the room, on any node. The engine has the occupants of all rooms.
+- A listener is a connection on this node that gets the frames of the room. A viewer is a user with a listener.
+- A hider is a user whom some other users do not see in rooms.
+- A reading is one read of the occupants from the engine, with the messages that arrive during the read.
+- A held room keeps its occupants after the engine has lost some of them, until all nodes have restored their sessions.
 
 The node keeps a copy of the occupants. The copy is read when the room is opened, updated by the engine's messages, and
 read again when a message may have been missed or a node has died. A query therefore costs no engine read. Each node
 announces the differences to its own listeners.
 
-Of a room with more than `MOST_COPIED` occupants the node keeps only their number, because listeners get only the
-number. Then queries read a page of the engine. Of the occupants, the node knows only those who hide from some users:
-the number for a listener leaves them out. Where the hiders are not listed, or users see only contacts, the node keeps
-a copy of any size.
+In a counted room, the node keeps only the number of occupants, because the listeners get only the number. Queries then
+read a page from the engine. The node also knows the hiders in the room: the number for a viewer leaves out the hiders
+whom the viewer does not see. A tenant may have rules for which the node cannot list all hiders
+(`VisibilityCache.lists_hiders`), for example if users see only their contacts. Then the node always keeps a copy.
+
+A reading decides by one limit whether the room is counted: `_most_copied`. Between readings, a room changes only far
+from this limit. A copy that grows becomes a number at twice the limit. A counted room that shrinks gets a copy at half
+the limit. So a room near the limit does not change back and forth.
 """
 
 from __future__ import annotations
@@ -33,13 +43,13 @@ from greendot.rooms.announcer import RoomAnnouncer
 from greendot.rooms.session_rooms import SessionRooms
 from greendot.visibility.cache import VisibilityCache
 
-RETRY_S = 1.0  # seconds until visibility facts are read again after the store failed
-MOST_COPIED = 1_000  # occupants of whom a node reads a copy, in one command of the engine
-HIDERS = 500  # hiders looked for in one read of the engine
+RETRY_S = 1.0  # seconds until profiles and visibility facts are read again after the store failed
+MOST_COPIED = 1_000  # occupants that one command of the engine returns; a room with more is usually counted
+HIDERS = 500  # users looked for in one read of the engine
 
 
 class CountedUsers(Collection[str]):
-    """Occupants of whom the node knows the number, and who of them hides from some users."""
+    """Occupants of a counted room: the number of all, and the hiders among them. Only the hiders can be listed."""
 
     __slots__ = ("hiders", "total")
 
@@ -57,7 +67,7 @@ class CountedUsers(Collection[str]):
         return user in self.hiders
 
 
-def page(
+def present_reply(
     ordered: Sequence[str],
     also: str | None,
     after: str | None,
@@ -66,9 +76,10 @@ def page(
     *,
     stale: bool = False,
 ) -> PresentReply:
-    """Return a page of users by id, `also` among them, and the number of all users.
+    """Return a page of users by id, and the number of all users.
 
-    `count` is the number of users where `ordered` does not contain all of them.
+    `also` is a further user who is not in `ordered`. `count` is the number of all users except `also`, if `ordered`
+    does not contain all of them.
     """
     at = 0 if after is None else bisect_right(ordered, after)
     users = [*ordered[at : at + limit]]
@@ -108,21 +119,24 @@ class RoomOccupancy(RoomAnnouncer):
         profiles: ProfileService,
         large: int,
     ) -> None:
-        # In a list of its own: a function of `self` would be a cycle, which only the garbage collector frees.
+        # `RoomAnnouncer` gets a function that returns the occupants. A function that refers to `self` would be a
+        # reference cycle, which only the garbage collector frees. So the occupants are in a list of one element.
         occupants: list[set[str] | CountedUsers] = [set()]
         super().__init__(channel, context, visibility, profiles, large, lambda: occupants[0])
         self._occupants = occupants
         self._engine = engine
         self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
-        # Entered, each with the name; the facts that decide who sees them, and their profiles, are being read.
+        # Users who have entered but are not shown yet, each with the display name. The node is still reading their
+        # profiles, and the facts that decide who sees them.
         self._unknown: dict[str, str | None] = {}
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
-        self._reads = self._newest = 0  # number of readings, and the latest one that was applied
-        self._readings: dict[int, dict[str, bool]] = {}  # under way, with the users who entered (True) or left
+        self._reads = self._newest = 0  # numbers of two readings: the latest begun, and the latest applied
+        # Readings under way, by number. Each has the users who have entered (True) or left (False) since it began.
+        self._readings: dict[int, dict[str, bool]] = {}
         self._held_until = float("-inf")  # monotonic seconds
-        self._left: set[str] = set()  # users who left while held, unless they entered again
-        self.stale = False  # occupants may be missing: read while the engine's lost data was being restored
+        self._left: set[str] = set()  # users who have left while the room is held, unless they entered again
+        self.stale = False  # occupants may be missing: they were read while lost sessions were being restored
 
     @property
     def _users(self) -> set[str] | CountedUsers:
@@ -140,23 +154,26 @@ class RoomOccupancy(RoomAnnouncer):
         return isinstance(self._users, CountedUsers)
 
     def count(self, reader: str, total: int | None = None) -> int:
-        """Return the number of occupants visible to `reader`, including the reader; of `total` if given."""
+        """Return the number of occupants whom `reader` sees, including the reader.
+
+        `total` is the number of all occupants as returned by `count_with`. None: use the number that the node knows.
+        """
         if total is not None:
             return total - (len(self._users) - self.room_view.count(reader))
         return self.room_view.count(reader) + (self.unseen(reader) is not None)
 
     async def count_with(self, reader: str) -> int | None:
-        """Return the number of occupants of a counted room, with a user who is joining; None if there is a copy.
+        """Return the number of all occupants of a counted room, including `reader`, who may be joining.
 
-        Hiders are included: see `count`.
+        Return None if the node has a copy. The number includes hiders; `count` subtracts them.
         """
         if not self.is_counted:
             return None
         try:
-            page = await self._engine.present_page(self._tenant, self._room, None, 0, reader)
+            found = await self._engine.present_page(self._tenant, self._room, None, 0, reader)
         except EngineUnavailable:
             return len(self._users)
-        return len(self._users) if self.is_held else page.total + (not page.is_there)
+        return len(self._users) if self.is_held else found.total + (not found.is_there)
 
     @property
     def users(self) -> Collection[str]:
@@ -179,7 +196,7 @@ class RoomOccupancy(RoomAnnouncer):
         at = 0 if after is None else bisect_right(ordered, after)
         seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
         some, count = [*islice(seen, limit)], self.room_view.count(reader)
-        return page(some, self.unseen(reader), after, limit, count, stale=self.stale)
+        return present_reply(some, self.unseen(reader), after, limit, count, stale=self.stale)
 
     def unseen(self, reader: str | None) -> str | None:
         """Return the reader if present but unseen by all other users (invisible, or about to enter); None otherwise."""
@@ -190,7 +207,8 @@ class RoomOccupancy(RoomAnnouncer):
     async def read(self) -> None:
         """Read the occupants from the engine and announce the differences.
 
-        Do nothing while held: a missing user may not have been restored yet. Of several reads, the latest one wins.
+        Do nothing while the room is held: a user may be missing because no node has restored the user's sessions yet.
+        If a reading that began later was applied first, discard this reading.
         """
         if self.is_held:
             return
@@ -199,10 +217,10 @@ class RoomOccupancy(RoomAnnouncer):
         try:
             found = await self._engine.present_page(self._tenant, self._room, None, MOST_COPIED)
             users, hiders = found.users, set[str]()
-            if found.total > MOST_COPIED:
-                await self._look_up(())  # the hiders
+            if found.total > self._most_copied:
+                await self._look_up(())  # the facts that decide who hides
                 hiders = await self._hiders_inside()
-            is_copy = found.total <= MOST_COPIED or self._needs_copy
+            is_copy = found.total <= self._most_copied or self._needs_copy
             if is_copy and found.total > len(users):
                 users = await self._engine.present(self._tenant, self._room)
             is_known = is_copy and await self._look_up(users)
@@ -222,7 +240,7 @@ class RoomOccupancy(RoomAnnouncer):
             del self._readings[number]
 
     def _begin(self) -> tuple[int, dict[str, bool]]:
-        """Begin a reading; return its number and the users who enter or leave until its end."""
+        """Begin a reading. Return its number, and a dict that collects users who enter or leave meanwhile."""
         self._reads += 1
         meanwhile = self._readings[self._reads] = {}
         return self._reads, meanwhile
@@ -231,11 +249,17 @@ class RoomOccupancy(RoomAnnouncer):
         return number < self._newest or self.is_held
 
     @property
+    def _most_copied(self) -> int:
+        """Return the number of occupants up to which listeners may get events of users, so that a copy is needed."""
+        return max(MOST_COPIED, self._large)
+
+    @property
     def _needs_copy(self) -> bool:
+        """Return whether the node cannot list all hiders, and so keeps a copy of any size."""
         return not self._visibility.lists_hiders(self._tenant)
 
     async def _hiders_inside(self) -> set[str]:
-        """Return the hiders in the room, including users who began to hide during the read."""
+        """Read which hiders are in the room, including users who begin to hide during the read."""
         inside, asked = set[str](), set[str]()
         while not self._needs_copy and (more := [*({*self._visibility.hiders(self._tenant)} - asked)]):
             asked.update(more)
@@ -243,7 +267,7 @@ class RoomOccupancy(RoomAnnouncer):
         return inside
 
     async def _inside(self, users: list[str]) -> set[str]:
-        """Return who of these users is in the room, as the engine knows it."""
+        """Read from the engine which of these users are in the room."""
         inside = set[str]()
         async for some in self._context.slices.cut(users, HIDERS):
             inside.update(await self._engine.sessions_in_room(self._tenant, self._room, some))
@@ -252,7 +276,8 @@ class RoomOccupancy(RoomAnnouncer):
     def _count(self, total: int, hiders: set[str], meanwhile: Mapping[str, bool]) -> None:
         """Keep only the number of occupants, and the hiders among them.
 
-        While data is being restored, a smaller number does not count. Messages of `meanwhile` are newer.
+        While lost sessions are being restored, the number can only grow. `meanwhile` has the users who have entered
+        or left since the reading began: it overrides `hiders`.
         """
         known, before = (
             len(self._users),
@@ -271,7 +296,10 @@ class RoomOccupancy(RoomAnnouncer):
             self._counting.soon(self._announce_count)
 
     async def find(self, users: Collection[str] | None) -> None:
-        """Find out who of these users is in a counted room (None: all hiders), because they may hide now."""
+        """Read which of these users are in a counted room, because the users may have begun to hide.
+
+        With None, read this for all hiders.
+        """
         if isinstance(self._users, CountedUsers):
             if self._needs_copy:
                 await self.read()
@@ -282,20 +310,23 @@ class RoomOccupancy(RoomAnnouncer):
                 inside = await (self._hiders_inside() if users is None else self._inside([*users]))
             finally:
                 del self._readings[number]
-            if self._users is known:  # else a newer read has found them
+            if self._users is known:  # otherwise another reading has replaced the number meanwhile
                 known.hiders |= {user for user in inside if meanwhile.get(user, True)}
             else:
                 await self.find(users)
 
     async def _copy(self, users: list[str], number: int) -> None:
-        """Replace the number of occupants by a copy of them, which is sorted. Listeners get the number only."""
+        """Replace the number of occupants by a copy. `users` are sorted by id.
+
+        Listeners get only the new number, and no events of single users.
+        """
         async for some in self._context.slices.cut(users):
             if self._is_superseded(number):
                 return
             for user in some:
                 self.room_view.appears(user)
         meanwhile, order, there = self._readings[number], [*users], {*users}
-        for user, entered in meanwhile.items():  # newer than the reading
+        for user, entered in meanwhile.items():  # messages received since the reading began
             if entered and user not in there:
                 self.room_view.appears(user)
                 insort(order, user)
@@ -310,7 +341,7 @@ class RoomOccupancy(RoomAnnouncer):
         """Apply the differences to the copy, in slices."""
         meanwhile, known = self._readings[number], {*self._users}
         self._order = None
-        # While the engine's data is being restored, a user missing from the reading has not left.
+        # While lost sessions are being restored, a user may be missing from the reading without having left.
         different = found - known if self.stale else found ^ known
         async for users in self._context.slices.cut([*different]):
             if self._is_superseded(number):
@@ -324,7 +355,10 @@ class RoomOccupancy(RoomAnnouncer):
             self._unknown = {user: name for user, name in self._unknown.items() if user in stay}
 
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
-        """Apply the engine's state of a user."""
+        """Add or remove a user, as a reading has found.
+
+        `is_known` is whether the profile and the visibility facts of the user were read.
+        """
         if not is_there:
             self._leave(user)
         elif is_known and self._visibility.knows(self._tenant, user, [user]):
@@ -333,7 +367,7 @@ class RoomOccupancy(RoomAnnouncer):
             self._arrive(user)
 
     def hold(self, seconds: float) -> None:
-        """Keep all occupants for `seconds`: the engine lost them, and the nodes restore their sessions meanwhile."""
+        """Keep all occupants for `seconds`, because the engine has lost some and the nodes restore their sessions."""
         self._held_until = self._context.timers.now() + seconds
         self._left.clear()
 
@@ -363,17 +397,24 @@ class RoomOccupancy(RoomAnnouncer):
         return message.restored and was_there and not self.is_held
 
     def left_meanwhile(self, user: str) -> None:
-        """Note a user whose last session in the engine left while held. Other sessions may be missing there."""
+        """Remember a user whose last known session has left while the room is held.
+
+        The user stays an occupant for now, because the engine may have lost other sessions of the user.
+        """
         for meanwhile in self._readings.values():
             meanwhile[user] = False
         self._left.add(user)
 
     def confirm_left(self, user: str) -> None:
-        """Remove such a user, because no node has a session in the room, unless the user entered again meanwhile."""
+        """Remove a user of `left_meanwhile`, because all nodes have confirmed that no session of the user is inside.
+
+        Do nothing if the user has entered again meanwhile.
+        """
         if user in self._left:
             self._leave(user)
 
     def _hider_moved(self, hiders: set[str], user: str, *, entered: bool) -> None:
+        """Add or remove a user in the hiders of a counted room, if the user is a hider."""
         if entered and user not in hiders and self._visibility.is_hider(self._tenant, user):
             hiders.add(user)
             self.room_view.appears(user)
@@ -388,7 +429,7 @@ class RoomOccupancy(RoomAnnouncer):
     # --- visibility ---
 
     def _arrive(self, user: str, name: str | None = None) -> None:
-        """Add the user as soon as the facts that decide who sees the user, and the profile, are known."""
+        """Add a user as soon as the node knows the user's profile, and the facts that decide who sees the user."""
         if user in self._users or self._is_known(user):
             self._enter(user, name)
         elif user not in self._unknown:
@@ -421,12 +462,12 @@ class RoomOccupancy(RoomAnnouncer):
                 self._counting.soon(self._announce_count)
             else:
                 self._announce(user, self._entered(user, name), self.room_view.skipped(user))
-            if len(self._users) > 2 * MOST_COPIED and not self._needs_copy:
+            if len(self._users) > 2 * self._most_copied and not self._needs_copy:
                 hiders = {user for user in self._users if self._visibility.is_hider(self._tenant, user)}
                 self._users, self._order = CountedUsers(len(self._users), hiders), None
 
     def _leave(self, user: str) -> None:
-        # The engine may not know yet of a session on this node.
+        # A user with a session in the room on this node stays: the engine may not know this session yet.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.pop(user, None)
@@ -468,18 +509,21 @@ class RoomOccupancy(RoomAnnouncer):
             self._deliver_count()
 
     async def _recount(self) -> None:
-        """Read the number of occupants and send it. Read a copy instead if the room has become small, or users hide."""
+        """Read the number of occupants and send it.
+
+        Read the occupants instead if the room has become small, or if the node can no longer list all hiders.
+        """
         try:
-            page = await self._engine.present_page(self._tenant, self._room, None, 0)
+            found = await self._engine.present_page(self._tenant, self._room, None, 0)
             if self.is_held or self._engine.is_restoring(self._tenant, self._room) or not self.is_counted:
                 return  # the room is read again after the recovery
-            if page.total <= MOST_COPIED // 2 or self._needs_copy:
+            if found.total <= self._most_copied // 2 or self._needs_copy:
                 await self.read()
                 return
         except EngineUnavailable:
             return
         assert isinstance(self._users, CountedUsers)
-        self._users.total = page.total
+        self._users.total = found.total
         self._deliver_count()
 
     def _deliver_count(self, *, only_new: bool = False) -> None:

@@ -42,7 +42,7 @@ class RoomProfiles:
         return {user: its for user, its in found.items() if its.name is not None or its.info is not UNSET}
 
     def refreshed(self, tenant: str, found: PresentReply) -> PresentReply:
-        """Return a page that is about to be sent with profiles of now: occupants may have got a change already."""
+        """Return a page with the newest profiles, just before it is sent: clients may have got a newer one already."""
         if not self._profiles.matter(tenant):
             return found
         profiles = dict(found.profiles)

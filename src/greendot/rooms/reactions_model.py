@@ -1,7 +1,7 @@
 """Set semantics of reactions: a user has a reaction to a message, or not, however often it is set or removed.
 
-A record is written only if it changes this. All writes of a room run one after the other, so two nodes cannot both
-write a record that sets the same reaction.
+A record is written only if it changes whether the user has the reaction. All writes of a room run one after the other,
+so two nodes cannot both write a record that sets the same reaction.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from greendot.errors import NoSuchMessage, Refused
 from greendot.protocol.codes import Err
 
 MOST = 20  # different reactions to one message
-MARK = ""  # counted reaction that is none: see GONE
-GONE = -1  # count of MARK for a deleted message
+MARK = ""  # entry in the counts that is not a reaction: with the count GONE, it marks a deleted message
+GONE = -1
 REACTING = ("react", "unreact")  # operations of records: set a reaction, remove it
 
 
@@ -46,7 +46,7 @@ class MessageReactions:
     def decided_by(self, choice: Choice, *, on: bool) -> int | None:
         """Return the number of the record that made the reaction as wanted; None if a record has to be written.
 
-        For a reaction that is not set and shall not be, this is the number of the message. Raise NoSuchMessage if there
+        To remove a reaction that is not set, this is the number of the message. Raise NoSuchMessage if there
         is no message to react to, and Refused if the message has too many different reactions.
         """
         if not self._is_open:

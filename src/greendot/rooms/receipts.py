@@ -3,7 +3,7 @@
 The store decides what is a receipt, in the transaction that moves the marker. A node announces a receipt from a read
 that begins after that transaction, at most once per user, room and second. Each node then decides for its own
 listeners who sees the reader, at the moment of the delivery. A large room gets only counts. A count is the same for
-all users: who hides from any user is not counted, so that users who compare learn of no hidden reader.
+all users. Users who hide from any user are not counted, so that a comparison of counts shows no hidden reader.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class ReceiptService:
         return ReadReply(unread)
 
     async def _announce(self, key: MemberKey) -> None:
-        """Publish the receipt of a user, as the store has it now. A receipt that cannot be read is lost, as a signal.
+        """Publish the receipt of a user, as the store has it now. A receipt that cannot be read is lost.
 
-        If the user is hidden, only the user's own devices get it.
+        If the user is hidden, only the user's own devices get the receipt.
         """
         tenant, room, user = key
         topic = Topic("room", tenant, room)
@@ -113,7 +113,7 @@ class ReceiptService:
                 self._coalesced(RoomReceiptCount.type)
 
     async def _count(self, at: Key) -> None:
-        """Count the users who have read as far as the one who has read furthest, and publish the count."""
+        """Publish the number of users who have read up to the highest number read since the last count."""
         seq = self._counted.pop(at)
         try:
             count = await self._store.receipt_count(*at, seq)
@@ -166,7 +166,7 @@ class ReceiptService:
             del self._unknown[topic, user]
 
     def _deliver(self, local: LocalRoom, user: str, seq: int) -> None:
-        """Send a receipt to the listeners who see the reader now. A room that has become large gets none."""
+        """Send a receipt to the listeners who see the reader now. A room that has become large gets no receipts."""
         visibility, topic, hub = self._visibility, local.channel.topic, self._context.hub
         tenant, room = topic.tenant, topic.name
         is_hidden = self._statuses.is_invisible((tenant, user)) or visibility.is_discreet(tenant, user)

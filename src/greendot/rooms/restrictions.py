@@ -1,7 +1,7 @@
 """Mutes and bans of users by the app, in a room or in the whole tenant.
 
-The store decides about messages. Nodes learn of a restriction in a room as they learn of a changed member, and of one
-in the tenant as they learn of a revocation. A ban is answered after the nodes of the user have confirmed it.
+The store refuses the messages of a muted or banned user. Nodes receive a restriction in a room like a changed member,
+and a restriction in the tenant like a revocation. A ban is answered after the nodes of the user have confirmed it.
 """
 
 from __future__ import annotations

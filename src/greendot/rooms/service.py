@@ -1,7 +1,8 @@
 """Rooms on this node: joining and leaving, occupants, typing, and messages from the bus.
 
-A room is local while it has listeners on this node, and a little longer. A joining connection reads up to the cursor
-and attaches in the same turn of the loop.
+A room is local while it has listeners on this node, and a little longer. The cursor of a local room is the number of
+the newest message offered to its listeners. A joining connection gets the messages up to the cursor, and is attached in
+the same turn of the loop. So it gets each later message once.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
 from greendot.rooms.members import UNSTORED, RoomAccess, RoomMembers, archived, reader_only
 from greendot.rooms.mutes import RoomMutes
-from greendot.rooms.occupancy import RoomOccupancy, page
+from greendot.rooms.occupancy import RoomOccupancy, present_reply
 from greendot.rooms.people import RoomProfiles
 from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.removal import MemberRemoval
@@ -58,9 +59,9 @@ from greendot.store.wire import message_event, message_page, sent_size, with_rea
 from greendot.visibility.cache import VisibilityCache
 
 ATTEMPTS = 100  # attempts to join while the members of the room change
-MOST_PAIRS = 1_000_000  # viewers times occupants; larger rooms are left out when all users are reviewed
+MOST_PAIRS = 1_000_000  # viewers times occupants; rooms with more are left out when all users are reviewed
 AT_ONCE = 100  # rooms read concurrently
-REVIEW_COST = 20  # the review of a room without changes costs as much as the look-up of so many users
+REVIEW_COST = 20  # the review of a room without changes takes as long as the look-up of this number of users
 
 
 class RoomLimits(Struct, frozen=True):
@@ -198,7 +199,7 @@ class RoomService:
         )
 
     def check_number(self, connection: Connection, session: Session, room: str) -> None:
-        """Raise Refused if the connection is in as many rooms as it may be, and not in this one."""
+        """Raise Refused if the connection has joined its maximum number of rooms, and this room is not one of them."""
         joined = connection.rooms or set()
         if room not in joined and len(joined) >= (most_rooms := self._limits.rooms(session.tenant)):
             raise Refused(Err.TOO_MANY, f"a connection may be in at most {most_rooms} rooms; leave a room first")
@@ -218,7 +219,7 @@ class RoomService:
 
         A room may be closed, or a member removed, while the joining session waits for the store. The update of the
         members concerns attached listeners only, so the joining session has to be admitted again. `revision` is the
-        one known here before the admission was read: if the store's is older, the store was restored.
+        revision that this node knew before the admission was read. If the store has an older one, it was restored.
         """
         if local.room is None:
             if admitted.room.epoch == UNSTORED:
@@ -348,7 +349,7 @@ class RoomService:
             if local.present.is_viewer(reader):
                 return local.present.page(reader, after, limit)
             users = await self._visibility.visible(topic.tenant, reader, [*users])
-        return page(users, unseen, after, limit, stale=stale)
+        return present_reply(users, unseen, after, limit, stale=stale)
 
     async def _present_of_engine(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Return a page of occupants of whom this node has no copy. Read all only if some may hide from the reader."""
@@ -360,13 +361,13 @@ class RoomService:
             found, hidden = seen
         else:
             users = await self._visibility.visible(tenant, reader, await self._engine.present(tenant, room))
-            return page(users, None, after, limit, stale=stale or self._engine.is_restoring(tenant, room))
+            return present_reply(users, None, after, limit, stale=stale or self._engine.is_restoring(tenant, room))
         local = self._local.get(topic)
         # An invisible listener, or one who is about to enter, is an occupant for the listener's own devices only.
         is_unseen = reader is not None and not found.is_there and local is not None and local.present.is_viewer(reader)
         stale = stale or self._engine.is_restoring(tenant, room)
         users = [user for user in found.users if user not in hidden]
-        return page(users, reader if is_unseen else None, after, limit, found.total - len(hidden), stale=stale)
+        return present_reply(users, reader if is_unseen else None, after, limit, found.total - len(hidden), stale=stale)
 
     async def _seen_page(
         self, topic: Topic, reader: str, after: str | None, limit: int
@@ -463,7 +464,7 @@ class RoomService:
             case Deliver(seq=None):
                 self.signals.receive(local.channel, message)
             case Deliver():
-                if local.room is None and local.opening is None:  # created since, perhaps for members only
+                if local.room is None and local.opening is None:  # the room was created since this node read it
                     self.member_updates.check(local)
                 elif message.members_rev > local.members_rev:  # a removed member must not receive the message
                     self.member_updates.expect(local, message.members_rev)
@@ -536,7 +537,7 @@ class RoomService:
             await asyncio.gather(*(local.present.read() for local in rooms[at : at + AT_ONCE]))
 
     def hold(self, part: Part, seconds: float) -> None:
-        """Keep the occupants of a part's rooms for `seconds`: the engine lost them. A later call replaces the time."""
+        """Keep the occupants of a part's rooms for `seconds`: the engine lost some. A later call replaces the time."""
         for local in self._local.within_now(part):
             local.present.hold(seconds)
 
@@ -548,7 +549,7 @@ class RoomService:
     async def _check_quietly(self, local: LocalRoom) -> None:
         try:
             await local.present.read()
-        except EngineUnavailable:  # perhaps too briefly for a recovery, which reads all rooms again
+        except EngineUnavailable:  # no recovery may follow a short outage, so read again later
             self._context.timers.set(self._limits.hold_s, self._restored, local)
 
     # --- local rooms ---

@@ -17,9 +17,9 @@ from greendot.node.session import Session
 from greendot.presence.status import StatusService
 
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
-DOUBT_S = 5.0  # a failed write may take effect late, after the next one: the state is written again after this time
-# Ages, in seconds, of exits that are written again after a loss in the engine. A failover loses the last seconds, but a
-# snapshot may be older: as many exits as cost little are kept for longer.
+DOUBT_S = 5.0  # seconds until a repeated write is written once more, because the failed write may take effect late
+# Ages, in seconds, up to which exits are kept, to be written again after a loss in the engine. Exits up to RECENT_S are
+# always kept, because a failover loses the last seconds. Up to MOST_EXITS older exits are kept for older snapshots.
 RECENT_S, LONGEST_S = 60.0, 3_600.0
 MOST_DROPPED = 100  # old exits dropped with each new one
 MOST_EXITS = 5_000  # beyond this number only recent exits are kept
@@ -125,7 +125,7 @@ class SessionRooms:
         self._context.tasks.spawn(self._update_engine(entry, again=True))
 
     def _is_lost(self, entry: SessionRoom) -> bool:
-        """Return whether the engine may have lost an occupant who leaves: it publishes exits of known ones only."""
+        """Return whether the engine may have lost an occupant who leaves. Then it would not publish the exit."""
         session, room = entry
         # After the user's last session here, the node knows the status only from the session.
         was_invisible = session.manual is not None and session.manual.status == "invisible"
@@ -133,7 +133,7 @@ class SessionRooms:
         return self._engine.is_restoring(session.tenant, room) and not is_hidden
 
     async def _write(self, entry: SessionRoom, *, restoring: bool = False, is_first: bool = False) -> None:
-        """Write the current state, and again if it has changed meanwhile: never two writes at once."""
+        """Write the current state, and write again if the state has changed meanwhile. Writes never overlap."""
         session, room = entry
         changed = True
         while changed:

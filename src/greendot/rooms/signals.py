@@ -2,8 +2,8 @@
 
 A signal shows that its sender is there. A signal of an invisible user is therefore refused, or sent without the
 sender, as the setting of its kind demands (`InvisibleSignals`). Listeners of a room who may not see the sender do not
-get the signal, as with typing (`RoomSignals`). Signals that still wait to be written when their sender hides are
-withdrawn.
+get the signal, as with typing (`RoomSignals`). If the sender hides while a signal still waits to be written, the signal
+is withdrawn.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ MOST_WAITING = 100  # signals of one sender to one room that wait until the node
 
 
 class Signals:
-    """Publisher of signals of this node's clients, and delivery of signals for its users. Rooms deliver their own.
+    """Publisher of signals of this node's clients, and delivery of signals to single users. See also `RoomSignals`.
 
-    `invisible` has the setting of each kind of signal; kinds that are not in it are refused.
+    `invisible` has the setting for invisible senders by kind of signal. Other kinds are refused.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class RoomSignals:
     def __init__(self, context: NodeContext, visibility: VisibilityCache) -> None:
         self._context = context
         self._visibility = visibility
-        self._waiting: dict[tuple[Channel, str], deque[Deliver]] = {}  # by room and sender: the newest, in order
+        self._waiting: dict[tuple[Channel, str], deque[Deliver]] = {}  # by room and sender: newest signals, in order
         visibility.consumers.append(self)
 
     def receive(self, channel: Channel, message: Deliver) -> None:
@@ -172,7 +172,7 @@ class RoomSignals:
             self._context.tasks.spawn(self._learn(channel, sender))
 
     async def _learn(self, channel: Channel, sender: str) -> None:
-        """Read who may see the sender, then deliver the signals that wait. They are dropped if the store fails."""
+        """Read who may see the sender, then deliver the waiting signals. Drop the signals if the store fails."""
         try:
             await self._visibility.know(channel.topic.tenant, _viewers(channel), [sender])
         except StoreUnavailable:
@@ -183,7 +183,7 @@ class RoomSignals:
             self._offer(channel, message, blind)
 
     def _blind(self, channel: Channel, sender: str) -> list[Connection]:
-        """Return the listeners who may not see the sender. A listener without a user may be one of them."""
+        """Return the listeners who may not see the sender. If there are any, include the listeners without a user."""
         tenant, registry = channel.topic.tenant, self._context.registry
         exceptions, is_open = self._visibility.exceptions(tenant, sender, lambda: _viewers(channel)), True
         if not self._visibility.policy(tenant).is_open:
@@ -203,7 +203,7 @@ class RoomSignals:
     # --- senders who hide ---
 
     async def withdraw(self, key: Key) -> None:
-        """Drop the waiting signals of a user who has become invisible. On return, none is written to other users."""
+        """Drop the waiting signals of a user who has become invisible. On return, other users get none of them."""
         tenant, user = key
         for (channel, sender), waiting in self._waiting.items():
             if sender == user and channel.topic.tenant == tenant:
@@ -235,7 +235,7 @@ class RoomSignals:
     async def _withdraw(
         self, tenant: str, is_chosen: Callable[[str], bool], is_lost: Callable[[str, object], bool]
     ) -> None:
-        """Drop waiting signals of the chosen senders to viewers who have lost them.
+        """Drop waiting signals of the chosen senders to viewers who may no longer see the sender.
 
         A signal that waits for a whole room is dropped for all: it waits for a moment only, and may be lost anyway.
         """

@@ -571,3 +571,33 @@ async def test_after_a_loss_a_session_ends_when_other_nodes_have_noticed_the_los
     assert (service.ended, parts.engine.count("linger")) == ([], 0)
     await pass_time(2 * SHORTLY_S)
     assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
+async def test_ending_a_session_that_waits_for_nodes_to_notice_a_loss_does_not_shorten_the_wait(
+    parts: NodeParts,
+) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.restoring = True
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(NOTICED_S / 2)
+    service.end(session)
+    await pass_time(NOTICED_S / 2 - SHORTLY_S)
+    assert (service.ended, parts.engine.count("linger")) == ([], 0)
+    await pass_time(2 * SHORTLY_S)
+    assert (service.ended, parts.engine.count("linger")) == ([session], 1)
+
+
+@in_virtual_time
+async def test_a_session_that_returns_and_ends_again_while_its_end_waits_is_ended(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.restoring = True
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(NOTICED_S / 2)
+    service.lose(await service.enter(resume=session.id), EndCause.BYE)
+    await pass_time(NOTICED_S / 2 + SHORTLY_S)
+    assert service.ended == []
+    await pass_time(NOTICED_S / 2)
+    assert service.ended == [session]

@@ -2,11 +2,13 @@
 
 Names and levels are a contract for searches and alerts. The levels:
 
-- ERROR: a part of Greendot is broken, or an input such as a certificate or a row of the app outbox.
+- ERROR: a part of Greendot is broken. An invalid input, such as a certificate or a row of the app outbox, is also an
+  error.
 - WARNING: an operator should know about the event, and Greendot continues. The end of an outage has this level too, so
   that a log at level WARNING has both ends of the outage. To be alerted of outages only, list their events by name.
 - INFO: normal operation. For example, `node.recovered` has the result of the recovery that follows `redis.back`.
-- DEBUG: events about a single client, request or message, and work that waits for the end of a logged outage.
+- DEBUG: events about a single client, request or message. Also `work.later`: during an outage, Greendot postpones
+  some work; the outage has its own event.
 
 An event about a single client has a higher level if an operator should know about it, as with `connection.slow`.
 
@@ -87,7 +89,9 @@ CERTIFICATE_KEPT = LogEvent(
     "certificate.kept", ERROR, "TLS certificate not reloaded: %(reason)s; the previous certificate stays in use"
 )
 SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous settings stay in use")
-LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # name of library lines, which keep their own level and text
+LIBRARY_SAID = LogEvent(
+    "library.said", WARNING, ""
+)  # a line that a library logged, with the level and text of the library
 
 # --- Redis and the store ---
 REDIS_CONNECTED = LogEvent("redis.connected", INFO, "redis %(server)s: connected", apart=("server",))
@@ -108,8 +112,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined, and cannot change its number of buckets (hashes of users in Redis); all "
-    "nodes now use that number; no action is needed",
+    "a node of an older version has joined, which needs a fixed number of buckets (hashes of users in Redis); all "
+    "nodes now use the number of the older node; no action is needed",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"
@@ -213,7 +217,7 @@ WEBHOOK_DEAD_LETTER = LogEvent(
     "webhook.dead_letter",
     ERROR,
     "webhook of tenant %(tenant)s: event %(message)s given up as a dead letter: %(reason)s; fix the cause and run "
-    "greendot webhooks replay --id %(message)s",
+    "greendot webhooks replay --id %(message)s (greendot webhooks dead lists all dead letters)",
     apart=("tenant",),
 )
 PUSH_CIRCUIT_OPEN = LogEvent(
@@ -232,7 +236,7 @@ PUSH_GIVEN_UP = LogEvent(
     "push.given_up",
     ERROR,
     "push %(message)s of tenant %(tenant)s given up: %(reason)s; fix the cause and run greendot push replay --id "
-    "%(message)s",
+    "%(message)s (greendot push dead lists all such pushes)",
     apart=("tenant",),
 )
 PUSH_TO_ALL = LogEvent(

@@ -32,9 +32,9 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
-            why = "Without Redis, a server does not start. Running servers accept no new clients (engine.when_away)."
+            why = "Without Redis, a node of Greendot does not start. Running nodes accept no new clients (engine.when_away)."
             if settings.engine.when_away == "accept":
-                why = "Without Redis, a server does not start. On a running node, users see only users of this node."
+                why = "Without Redis, a node of Greendot does not start. On a running node, users see only users of this node."
             yield error(about, f"not usable: {server.trouble}", why, "Check engine.url. Check that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"
@@ -108,7 +108,7 @@ def _memory(about: str, server: RedisFacts) -> Findings:
     if not server.memory_most:
         why = "Redis can use all memory of the machine. Then the kernel may kill Redis."
         do = (
-            "Find the size with `greendot plan`. The size must be above the "
+            "Choose 1.5 times the memory that `greendot plan` prints. The size must be above the "
             f"{server.memory_used / 1e6:,.0f} MB that Redis uses now: otherwise Redis refuses writes at once. "
             "Run: redis-cli CONFIG SET maxmemory SIZE. Set the same in redis.conf."
         )

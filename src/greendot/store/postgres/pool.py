@@ -64,7 +64,7 @@ _SETTINGS = {
 }
 # A new statement is prepared in one message and executed in the next. For a session that stalls in between, PostgreSQL
 # ends neither the session nor its transaction: the session counts as active, and reads from the client.
-_END_STALLED = """
+END_STALLED = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = session_user
       AND application_name = current_setting('application_name')
@@ -199,7 +199,7 @@ class Pool:
             return await work(link)
         except asyncpg.LockNotAvailableError:
             with suppress(*_ANSWERED, asyncpg.InterfaceError):
-                await link.fetch(_END_STALLED, timedelta(seconds=self.limits.stall_s))
+                await link.fetch(END_STALLED, timedelta(seconds=self.limits.stall_s))
             raise
 
 

@@ -1,8 +1,9 @@
 """App outbox in PostgreSQL: in the app's database, or in the store's.
 
 A session is one connection. It listens for new rows and holds an advisory lock per shard. The locks end with the
-connection: at once if the process is killed, and with the server's keepalives if its machine is gone. If the process stalls,
-timeouts of the server or other sessions end the connection. Two sessions on one shard do no harm: both send the same rows in the same order.
+connection: at once if the process is killed, and with the server's keepalives if its machine is gone. If the process
+stalls, timeouts of the server or other sessions end the connection. Two sessions on one shard do no harm: both send the
+same rows in the same order.
 """
 
 from __future__ import annotations

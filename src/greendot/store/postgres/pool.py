@@ -194,7 +194,7 @@ class Pool:
         return done
 
     async def _worked(self, link: Link, work: Callable[[Link], Awaitable[T]]) -> T:
-        """Run `work`. After a lock timeout, end the sessions of stalled nodes, because one of them may hold the lock."""
+        """Run `work`. After a lock timeout, end the sessions of stalled nodes: one may hold the lock."""
         try:
             return await work(link)
         except asyncpg.LockNotAvailableError:

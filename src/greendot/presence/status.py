@@ -184,6 +184,8 @@ class StatusService:
         self._announce(key)
         if self._context.registry.sessions_of(*key) and not await self._read_shared(key):
             await self._read_stored(key)
+            if self.restore is not None:
+                await self.restore(key)  # nodes that watch the user may have lost the change
 
     async def _read_shared(self, key: Key) -> bool:
         """Read the status from the engine. Return False if the engine may not know it."""

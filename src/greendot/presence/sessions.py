@@ -89,7 +89,7 @@ class SessionService:
         self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # ids of sessions being adopted from other nodes
-        self._postponed: set[str] = set()  # ids of sessions whose end waits until the nodes have noticed a loss
+        self._postponed: set[SessionEpoch] = set()  # sessions whose end waits until the nodes have noticed a loss
         self._in_doubt: set[str] = set()  # ids of sessions that the engine may still adopt, after an attempt failed
         self._due = self._check  # one bound method for all timers of connections, instead of one each
 
@@ -391,20 +391,24 @@ class SessionService:
         self._remains(session, ref, remaining)
 
     async def _is_postponed(self, session: Session, ref: SessionEpoch) -> bool:
-        """Wait before a session ends after a loss in the engine. Return whether it came back meanwhile.
+        """Wait before a session ends after a loss in the engine. Return whether the caller must not end it.
+
+        In this case the session came back meanwhile, or another call waits already, and ends the session.
 
         Other sessions of the user may not be restored yet. A node that has noticed the loss confirms a change before it
         shows the change; a node that has not noticed it would show the user as offline.
         """
         if session.leaving is None or session.leaving.since(self._timers.now())[0]:
             return False
-        if not self._engine.is_restoring(*session.key) or session.id in self._postponed:
+        if ref in self._postponed:
+            return True
+        if not self._engine.is_restoring(*session.key):
             return False
-        self._postponed.add(session.id)
+        self._postponed.add(ref)
         try:
             await self._timers.sleep(NOTICED_S)
         finally:
-            self._postponed.discard(session.id)
+            self._postponed.discard(ref)
         return session.ref is not ref or session.connection is not None
 
     async def _restore_lingering(self, session: Session) -> None:

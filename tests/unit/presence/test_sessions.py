@@ -571,3 +571,21 @@ async def test_after_a_loss_a_session_ends_when_other_nodes_have_noticed_the_los
     assert (service.ended, parts.engine.count("linger")) == ([], 0)
     await pass_time(2 * SHORTLY_S)
     assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
+async def test_a_session_whose_end_waits_for_the_nodes_ends_once_and_no_earlier(parts: NodeParts) -> None:
+    """A revocation, or the message of another node, ends the session again."""
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.restoring = True
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(SHORTLY_S)
+    service.end(session)
+    service.moved(session)
+    await pass_time(NOTICED_S - 2 * SHORTLY_S)
+    assert (service.ended, parts.engine.count("linger"), parts.engine.count("leave")) == ([], 0, 0)
+    await pass_time(2 * SHORTLY_S)
+    assert service.ended == [session]
+    await pass_time(NOTICED_S)
+    assert service.ended == [session]

@@ -325,12 +325,16 @@ class StatusService:
         self._void.pop(key, None)
 
     def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
-        """Return a stale snapshot in which a user with sessions on this node is not offline."""
+        """Return a stale snapshot in which a user with sessions on this node is not offline.
+
+        Others do not see this before the user's status is known: the user may be invisible.
+        """
         sessions = self._context.registry.sessions_of(*key)
         if not sessions or snapshot.own.state != "offline":
             return snapshot
         own = VisibleState("idle" if all(session.idle for session in sessions) else "online")
-        visible = snapshot.visible if self.is_invisible(key) else own
+        is_hidden = self.known(key) is None or self.is_invisible(key)
+        visible = snapshot.visible if is_hidden else own
         devices = sorted({session.device for session in sessions})
         return Snapshot(visible, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
 

@@ -571,9 +571,6 @@ class Node:
 
     # --- for operators ---
 
-    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
-        return await self.connections.disconnect(session_id, code, reason, tenant)
-
     async def disconnect_all(self, session_ids: Iterable[str], code: int, reason: str, tenant: str) -> int:
         return await self.connections.disconnect_all(session_ids, code, reason, tenant)
 

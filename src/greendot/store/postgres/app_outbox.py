@@ -61,6 +61,9 @@ _HELD = """
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objsubid = 2
        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_END_STALLED = f"""{END_STALLED} AND pid IN (
+    SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = $2 AND objsubid = 2
+)"""
 WAITING = """
     SELECT s FROM unnest($1::int[]) s
     WHERE EXISTS (SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL)
@@ -247,7 +250,7 @@ class _Session:
 
     async def claim(self, busy: Collection[int]) -> frozenset[int]:
         async def work(link: Link) -> None:
-            await link.fetch(END_STALLED, self._silent)
+            await link.fetch(_END_STALLED, self._silent, _CLASS)
             held = [row[0] - self._base for row in await link.fetch(_HELD, _CLASS)]
             share = -(-SHARDS // max(1, held.count(_PRESENT)))
             free = [shard for shard in range(SHARDS) if shard not in held]

@@ -70,6 +70,7 @@ END_STALLED = """
       AND application_name = current_setting('application_name')
       AND state = 'active' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - $1::interval
 """
+_END_STALLED = f"{END_STALLED} AND query LIKE '%greendot%'"  # the app may use the same URL
 _ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _DELETED = "GD001"  # raised by a trigger of Greendot
@@ -199,7 +200,7 @@ class Pool:
             return await work(link)
         except asyncpg.LockNotAvailableError:
             with suppress(*_ANSWERED, asyncpg.InterfaceError):
-                await link.fetch(END_STALLED, timedelta(seconds=self.limits.stall_s))
+                await link.fetch(_END_STALLED, timedelta(seconds=self.limits.stall_s))
             raise
 
 

@@ -54,7 +54,7 @@ class Opened(NamedTuple):
     session: Session
     resumed: bool  # whether the session existed before this connection
     status_known: bool  # whether the engine knows the user's status; True if the engine is away
-    is_first: bool  # whether the user had no session on this node before; False if the engine is away
+    is_unread: bool  # whether this node does not know the user's status; False if the engine is away
 
 
 class SessionService:
@@ -103,7 +103,6 @@ class SessionService:
 
         Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
         """
-        is_first = not self._registry.sessions_of(grants.tenant, grants.user)
         session = None
         if hello.resume is not None and (wanted := hello.resume.session) is not None:
             session = self._resumable(grants, wanted) or await self._from_elsewhere(grants, hello, wanted)
@@ -114,6 +113,7 @@ class SessionService:
         if session.id not in self._registry.sessions:
             self._statuses.inherit(session)
             self._registry.add(session)
+        is_unread = session.manual is None
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
@@ -125,21 +125,21 @@ class SessionService:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_first=False)  # the session is written later
+            return Opened(session, resumed, status_known=True, is_unread=False)  # the session is written later
         session.confirmed = session.confirmed or session.ref is ref
-        return Opened(session, resumed, touched.status_known, is_first)
+        return Opened(session, resumed, touched.status_known, is_unread)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Copy the status to the engine if it is unknown there, so that other users see the user.
 
-        If the status is known, read it for the user's first session here. Then apply the token's name and info. Raise
+        If the status is known there, read it unless this node knows it. Then apply the token's name and info. Raise
         EngineUnavailable like `open`.
         """
         session = opened.session
         try:
             if not opened.status_known:
                 await self._statuses.copy(session.key)
-            elif opened.is_first:
+            elif opened.is_unread:
                 await self._statuses.learn(session.key)
         except EngineUnavailable:
             if not self._periods.accept_when_away:

@@ -54,7 +54,7 @@ class Opened(NamedTuple):
     session: Session
     resumed: bool  # whether the session existed before this connection
     status_known: bool  # whether the engine knows the user's status; True if the engine is away
-    is_unread: bool  # whether this node does not know the user's status; False if the engine is away
+    is_unread: bool  # whether this node does not know the user's status
 
 
 class SessionService:
@@ -125,15 +125,16 @@ class SessionService:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_unread=False)  # the session is written later
+            return Opened(session, resumed, status_known=True, is_unread=is_unread)  # the session is written later
         session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_unread)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Copy the status to the engine if it is unknown there, so that other users see the user.
 
-        If the status is known there, read it unless this node knows it. Then apply the token's name and info. Raise
-        EngineUnavailable like `open`.
+        If the status is known there, read it unless this node knows it: from the store, if the engine is away. Then
+        apply the token's name and info. Raise EngineUnavailable like `open`. Raise StoreUnavailable if the store is
+        needed and away.
         """
         session = opened.session
         try:
@@ -145,6 +146,8 @@ class SessionService:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, opened.resumed)
                 raise
+            if opened.is_unread:
+                await self._statuses.read_stored(session.key)
         await self._profiles.claim(session)
 
     async def renew(self, session: Session, before: Grants) -> None:

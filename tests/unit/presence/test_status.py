@@ -206,6 +206,21 @@ async def test_a_user_whose_status_is_unknown_is_not_shown_in_place_of_a_stale_a
 
 
 @in_virtual_time
+async def test_an_invisible_user_who_connects_while_the_engine_is_away_enters_no_room(parts: NodeParts) -> None:
+    await parts.whole(engine={"when_away": "accept"})
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    await parts.store.put_room(ANN[0], "lobby", open=True)
+    bob = await parts.greeted("bob")
+    await bob.ask(type="room.join", room="lobby")
+    parts.engine.away = {"touch", "read", "set_status", "restore", "enter", "exit"}
+    ann = await parts.greeted("ann")
+    await ann.ask(type="room.join", room="lobby")
+    parts.engine.away = set()
+    await pass_time(3 * RETRY_S)
+    assert await bob.events("room.entered") == []
+
+
+@in_virtual_time
 async def test_busy_lasts_since_it_was_set_and_other_states_since_the_later_of_both(parts: NodeParts) -> None:
     service = Service(parts)
     await parts.online("ann")

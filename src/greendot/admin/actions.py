@@ -128,7 +128,7 @@ class Actions:
         return await self._notify(act, tenant), 1
 
     async def _disconnect(self, offer: Offer, tenant: str) -> tuple[str, int]:
-        act, closed = offer.act, 0
+        act = offer.act
         if act.node is not None:
             end = DisconnectAll(act.code, act.reason, offer.all_of)
             if (answer := await self._services.cluster.ask_one(act.node, end, WITHIN_S)) is None:
@@ -139,8 +139,7 @@ class Actions:
             closed = read_ended(answer).sessions
         else:
             sessions = offer.sessions if act.user is None else await self._sessions(tenant, act.user)
-            for session in sessions:
-                closed += await self._services.node.disconnect(session, act.code, act.reason, tenant)
+            closed = await self._services.node.disconnect_all(sessions, act.code, act.reason, tenant)
         return f"{_many(closed, 'session')} disconnected ({act.code})", closed
 
     async def _revoke(self, act: Act, tenant: str) -> tuple[str, int]:

@@ -171,7 +171,7 @@ class OperationRoutes:
     async def disconnect(self, request: Request, session: str) -> None:
         """Disconnect a session with close code 4503, on any node."""
         tenant = self._keys.tenant(request)
-        if not await self._node.disconnect(session, Close.DISCONNECTED, "disconnected by the operator", tenant):
+        if not await self._node.disconnect_all([session], Close.DISCONNECTED, "disconnected by the operator", tenant):
             raise Problem(404, f"session {session!r} is not connected")
 
 

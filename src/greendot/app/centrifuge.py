@@ -34,7 +34,7 @@ class CentrifugeService:
         node.revocation_service.token_listeners.append(commands.token_revoked)
         self._rpc = RpcProxy(node.dispatcher, make_rpc_clients(settings, node.clock))
         self.sockets = SocketRoute(PATH, CentrifugeProtocol(services, commands, namespaces, self._rpc).connect)
-        more = ApiServices(node.rpc, node.tenant_stats, node.disconnect, node.started_at)
+        more = ApiServices(node.rpc, node.tenant_stats, node.disconnect_all, node.started_at)
         self.routes: list[Route] = ApiRoutes(ServerApi(services, channels, more), keys, node.rate_limits).routes()
 
     async def close(self) -> None:

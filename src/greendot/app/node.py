@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from secrets import token_bytes
 from typing import Any, get_args
 
@@ -571,8 +571,8 @@ class Node:
 
     # --- for operators ---
 
-    async def disconnect(self, session_id: str, code: int, reason: str, tenant: str) -> bool:
-        return await self.connections.disconnect(session_id, code, reason, tenant)
+    async def disconnect_all(self, session_ids: Iterable[str], code: int, reason: str, tenant: str) -> int:
+        return await self.connections.disconnect_all(session_ids, code, reason, tenant)
 
     def cut(self, session_id: str) -> bool:
         return self.connections.cut(session_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -188,6 +189,15 @@ class ClientConnections:
         if not is_reached and node in self._engine.live_nodes():
             raise EngineUnavailable(f"node {node} is live, but receives no messages now")
         return is_reached
+
+    async def disconnect_all(self, session_ids: Iterable[str], code: int, reason: str, tenant: str) -> int:
+        """Close several sessions of a tenant, and return their number. An error does not keep other sessions open."""
+        work = (self.disconnect(session, code, reason, tenant) for session in session_ids)
+        found = await asyncio.gather(*work, return_exceptions=True)
+        for outcome in found:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return found.count(True)
 
     def _disconnect_received(self, topic: Any, message: Disconnect) -> None:
         self._disconnect(message.session, message.code, message.reason, message.tenant)

@@ -63,7 +63,7 @@ class Opened(NamedTuple):
     session: Session
     resumed: bool  # whether the session existed before this connection
     status_known: bool  # whether the engine knows the user's status; also True if the engine is away
-    is_first: bool  # whether the user had no session on this node before `open`; False if the engine is away
+    is_unread: bool  # whether this node does not know the user's status
 
 
 class SessionService:
@@ -112,7 +112,6 @@ class SessionService:
 
         Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
         """
-        is_first = not self._registry.sessions_of(grants.tenant, grants.user)
         session = None
         if hello.resume is not None and (wanted := hello.resume.session) is not None:
             session = self._resumable(grants, wanted) or await self._from_elsewhere(grants, hello, wanted)
@@ -123,6 +122,7 @@ class SessionService:
         if session.id not in self._registry.sessions:
             self._statuses.inherit(session)
             self._registry.add(session)
+        is_unread = session.manual is None
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
@@ -134,26 +134,28 @@ class SessionService:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_first=False)  # the session is written later
+            return Opened(session, resumed, status_known=True, is_unread=is_unread)  # the session is written later
         session.confirmed = session.confirmed or session.ref is ref  # `ref` is new if the client has resumed meanwhile
-        return Opened(session, resumed, touched.status_known, is_first)
+        return Opened(session, resumed, touched.status_known, is_unread)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Copy the user's status to the engine if the engine does not know it, so that other users see the user.
 
-        If the engine knows the status, read it from the engine for the user's first session on this node. Then apply
-        the token's name and info. Raise EngineUnavailable like `open`, and StoreUnavailable if the store is away.
+        If the engine knows the status, read it unless this node knows it: from the store, if the engine is away. Then
+        apply the token's name and info. Raise EngineUnavailable like `open`, and StoreUnavailable.
         """
         session = opened.session
         try:
             if not opened.status_known:
                 await self._statuses.copy(session.key)
-            elif opened.is_first:
+            elif opened.is_unread:
                 await self._statuses.learn(session.key)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, opened.resumed)
                 raise
+            if opened.is_unread:
+                await self._statuses.read_stored(session.key)
         await self._profiles.claim(session)
 
     async def renew(self, session: Session, before: Grants) -> None:
@@ -404,10 +406,8 @@ class SessionService:
     async def _may_write(self, session: Session, ref: SessionEpoch) -> bool:
         """Return whether the caller may write that the session lingers or has ended.
 
-        If the session ends while lost sessions are being restored, wait for `NOTICED_S` first. Other sessions of the
-        user may still be lost. A node that has not noticed the loss would show the user as offline. A node that has
-        noticed the loss first asks all nodes whether they have sessions of the user.
-
+        If the session ends while lost sessions are being restored, wait for `NOTICED_S` first. Before that, a node that
+        has not noticed the loss would show the user as offline, although another session of the user may be lost.
         Return False if the session got a new connection during the wait, or if another call is waiting already.
         """
         if session.leaving is None or session.leaving.since(self._timers.now())[0]:

@@ -170,7 +170,7 @@ class StatusService:
                 return
         except EngineUnavailable:
             pass  # the store has the status, too
-        if has_come(self._ask_at, self._context.timers.now()) and await self._in_time(self._read_stored(session.key)):
+        if has_come(self._ask_at, self._context.timers.now()) and await self._in_time(self.read_stored(session.key)):
             return
         if session.manual is None:
             raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
@@ -183,7 +183,9 @@ class StatusService:
         """
         self._announce(key)
         if self._context.registry.sessions_of(*key) and not await self._read_shared(key):
-            await self._read_stored(key)
+            await self.read_stored(key)
+            if self.restore is not None:
+                await self.restore(key)  # nodes that watch the user may have lost the change
 
     async def _read_shared(self, key: Key) -> bool:
         """Read the status from the engine. Return False if the engine may not know it."""
@@ -193,7 +195,8 @@ class StatusService:
         self._note(key, snapshot, doubts)
         return True
 
-    async def _read_stored(self, key: Key) -> bool:
+    async def read_stored(self, key: Key) -> bool:
+        """Read the status from the store. Return True."""
         manual, doubts = await self._current(key, lambda: self._manuals.get(key))
         self.learnt(key, manual)
         for session in self._context.registry.sessions_of(*key):
@@ -323,12 +326,16 @@ class StatusService:
         self._void.pop(key, None)
 
     def with_sessions(self, key: Key, snapshot: Snapshot) -> Snapshot:
-        """Return a stale snapshot in which a user with sessions on this node is not offline."""
+        """Return a stale snapshot in which a user with sessions on this node is not offline.
+
+        Others do not see this before the user's status is known: the user may be invisible.
+        """
         sessions = self._context.registry.sessions_of(*key)
         if not sessions or snapshot.own.state != "offline":
             return snapshot
         own = VisibleState("idle" if all(session.idle for session in sessions) else "online")
-        visible = snapshot.visible if self.is_invisible(key) else own
+        is_hidden = self.known(key) is None or self.is_invisible(key)
+        visible = snapshot.visible if is_hidden else own
         devices = sorted({session.device for session in sessions})
         return Snapshot(visible, own, sessions[0].grants.name or snapshot.name, devices, stale=True)
 

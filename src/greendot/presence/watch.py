@@ -7,6 +7,7 @@ there is neither a gap nor a duplicate between snapshot and changes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
@@ -457,9 +458,14 @@ class WatchService:
                 await self._resync(tenant, users, intact=intact)
 
     async def refresh(self, key: Key) -> None:
-        """Read a watched user again, because the message about a change may be late."""
+        """Read a watched user again, because the message about a change may be late.
+
+        If the user is being read for a first watcher, wait for this read: its result may be older than the change.
+        """
         watched = self.watched(Topic("watch", *key))
-        if watched is not None and watched.opening is None:
+        if watched is not None and watched.opening is not None:
+            await asyncio.wait([watched.opening])
+        if watched is not None and self._still_watched([watched]):
             await self._resync(key[0], [watched], intact=True)
 
     async def _resync(self, tenant: str, users: Sequence[WatchedUser], *, intact: bool) -> None:

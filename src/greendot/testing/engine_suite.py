@@ -341,6 +341,20 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite, UsedNameSuite):
             assert [typer.user for typer in await h.engine.typers(T, "r2")] == ["ann"]
             assert await h.engine.typers("t2", "r1") == []
 
+    async def test_devices_with_different_names_are_one_typist(self) -> None:
+        async with self.harness() as h:
+            await h.engine.subscribe([Topic("room", T, "r1")])
+            h.engine.typing_start(T, "r1", "ann", "Ann")
+            h.engine.typing_start(T, "r1", "bob", "Bob")
+            await h.advance(2.1)
+            h.engine.typing_start(T, "r1", "ann", "Ann P.")
+            assert [typer[:2] for typer in await h.engine.typers(T, "r1")] == [("bob", "Bob"), ("ann", "Ann P.")]
+            h.engine.typing_stop(T, "r1", "ann")
+            assert [typer.user for typer in await h.engine.typers(T, "r1")] == ["bob"]
+            await h.settle()
+            stops = [m for _, m in h.heard if isinstance(m, Typing) and not m.expires_in_ms]
+            assert stops == [Typing("ann", None, 0)]
+
     # --- bus ---
 
     async def test_messages_arrive_in_order_where_subscribed_and_nowhere_else(self) -> None:

@@ -542,16 +542,26 @@ async def test_two_outboxes_in_one_database_do_not_share(postgres: str) -> None:
         await until(lambda: one.counts.shards == two.counts.shards == SHARDS)
 
 
-async def test_a_relay_that_stands_still_loses_its_shards(postgres: str) -> None:
-    """The relay's process is stopped, or its machine is cut off, while its connection seems to be open."""
+@pytest.mark.parametrize("last", [(), ("BEGIN",), ("PREPARE",), ("BEGIN", "PREPARE")])
+async def test_a_relay_that_stands_still_loses_its_shards(postgres: str, last: Sequence[str]) -> None:
+    """The relay's process is stopped, or its machine is cut off, while its connection seems to be open.
+
+    `last` is what the relay did last. asyncpg prepares a new statement in one message, and executes it in the next.
+    """
     async with site(postgres) as app:
         with patch.object(outbox, "SILENT_S", 0.5):
             still: Outbox = PostgresOutbox(app.url, 0.1)
+            other = Relay(PostgresOutbox(app.url, 0.1), app.straight, SystemClock(), 0.1)
         try:
             async with still.session(lambda: None) as session:
                 assert len(await session.claim(())) == SHARDS
-                async with app.relay() as relay:
-                    await until(lambda: relay.counts.shards == SHARDS)
+                for step in last:
+                    await (session._link.prepare("SELECT 2") if step == "PREPARE" else session._link.execute(step))
+                other.start()
+                try:
+                    await until(lambda: other.counts.shards == SHARDS)
+                finally:
+                    await other.close()
                 with pytest.raises(StoreUnavailable):
                     await session.claim(())
         except StoreUnavailable:

@@ -171,6 +171,17 @@ async def test_a_session_of_a_live_node_that_receives_nothing_is_not_unknown(
 
 
 @in_virtual_time
+async def test_a_node_that_receives_nothing_keeps_no_session_of_other_nodes_open(
+    parts: NodeParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ann = await parts.whole(), await parts.greeted("ann")
+    monkeypatch.setattr(parts.engine, "live_nodes", lambda: ["OTHR"])
+    with pytest.raises(EngineUnavailable):
+        await node.disconnect_all(["OTHR-1", ann.session.id], Close.DISCONNECTED, "by the app", "default")
+    assert await ann.closed() == Close.DISCONNECTED
+
+
+@in_virtual_time
 async def test_a_session_that_goes_on_elsewhere_is_over_here_without_a_grace(parts: NodeParts) -> None:
     await parts.whole(presence={"grace_s": GRACE_S})
     ann, bob = await parts.greeted("ann"), await parts.greeted("bob")

@@ -7,7 +7,7 @@ from greendot.engine.messages import ClusterAnswer, Entered, Left, Part, Session
 from greendot.presence.grace_model import EndCause
 from greendot.presence.held_changes import ATTEMPTS, WITHIN_S
 from greendot.presence.held_model import Seen
-from greendot.presence.model import Change, VisibleState
+from greendot.presence.model import Change, ManualStatus, VisibleState
 from greendot.protocol.events import State
 from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
 from unit.node_parts import held as stopped
@@ -235,3 +235,18 @@ async def test_a_node_answers_for_sessions_that_have_not_ended(parts: NodeParts)
     (said,) = [message for message in parts.engine.sent_to(OTHER) if isinstance(message, ClusterAnswer)]
     assert (said.number, said.node) == (7, parts.incarnation)
     assert [*said.answer] == [Seen.ACTIVE, Seen.IDLE, Seen.NOTHING, Seen.NOTHING, Seen.ACTIVE, Seen.NOTHING]
+
+
+@in_virtual_time
+async def test_a_lost_user_who_becomes_invisible_is_hidden_when_the_announcement_is_confirmed(parts: NodeParts) -> None:
+    """The status was set on another node. The engine lost the user, so no message about the change came."""
+    node = await parts.whole()
+    ann, _ = await parts.greeted("ann"), await parts.greeted("bob")
+    await ann.ask(type="watch", users=["bob"])
+    parts.engine.lose()
+    parts.engine.restoring = True
+    node.watching.hold(Part(), LONG_S)
+    await parts.store.put_status(TENANT, "bob", ManualStatus("invisible"))
+    assert await states(ann) == []
+    await node._apply_invisible((TENANT, "bob"))
+    assert await states(ann) == [("bob", "offline")]

@@ -161,6 +161,7 @@ async def test_a_stale_answer_is_replaced_by_what_watchers_here_see(parts: NodeP
 async def test_a_stale_answer_is_replaced_by_sessions_here(parts: NodeParts) -> None:
     node, ann = await parts.whole(), parts.session("ann")
     await parts.online("bob", name="Bob")
+    node.statuses.learnt(BOB, ManualStatus())
     parts.engine.lose()
     parts.engine.restoring = True
     found = await read(node, ann, "bob", "zoe")

@@ -74,7 +74,7 @@ class Service(SessionService):
 async def test_a_session_is_seen_by_others_only_after_it_is_shown(parts: NodeParts) -> None:
     service, client = Service(parts), parts.client()
     opened = await service.opened(client, parts.grants("ann"))
-    assert (opened.resumed, opened.status_known, opened.is_first) == (False, False, True)
+    assert (opened.resumed, opened.status_known, opened.is_unread) == (False, False, True)
     assert await parts.states("ann") == ["offline"]
     await service.show(opened, client.connection)
     assert await parts.states("ann") == ["online"]
@@ -202,6 +202,27 @@ async def test_a_session_that_the_engine_adopted_after_the_refusal_lingers_for_t
     await pass_time(LOST_S)
     assert await parts.engine.sessions("default", "ann") == []
     assert not service.holds(ref)
+
+
+@in_virtual_time
+async def test_an_invisible_user_who_returns_after_a_resume_without_an_answer_is_in_no_room(parts: NodeParts) -> None:
+    """The session that was adopted late lingers on the node, which has never read the status of its user."""
+    await parts.whole()
+    await parts.store.put_room("default", "lobby", open=True)
+    bob, other = await parts.greeted("bob"), parts.engine.other_node()
+    await bob.ask(type="room.join", room="lobby")
+    there = SessionEpoch(f"{other}-1", other, 4)
+    await MemoryEngine.touch(parts.engine, "default", "ann", there, "phone", False, None)
+    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus("invisible", rev=1))
+    parts.engine.unanswered = {"adopt"}
+    await parts.greeted("ann", resume={"session": there.session})
+    parts.engine.unanswered = set()
+    await pass_time(3 * RETRY_S)
+    assert len(parts.registry.sessions_of("default", "ann")) == 1
+    ann = await parts.greeted("ann", resume={"session": there.session})
+    await ann.ask(type="room.join", room="lobby")
+    await settle()
+    assert await bob.events("room.entered") == []
 
 
 @in_virtual_time
@@ -600,4 +621,23 @@ async def test_a_session_that_returns_and_ends_again_while_its_end_waits_is_ende
     await pass_time(NOTICED_S / 2 + SHORTLY_S)
     assert service.ended == []
     await pass_time(NOTICED_S / 2)
+    assert service.ended == [session]
+
+
+
+@in_virtual_time
+async def test_a_session_whose_end_waits_for_the_nodes_ends_once_and_no_earlier(parts: NodeParts) -> None:
+    """A revocation, or the message of another node, ends the session again."""
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.restoring = True
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(SHORTLY_S)
+    service.end(session)
+    service.moved(session)
+    await pass_time(NOTICED_S - 2 * SHORTLY_S)
+    assert (service.ended, parts.engine.count("linger"), parts.engine.count("leave")) == ([], 0, 0)
+    await pass_time(2 * SHORTLY_S)
+    assert service.ended == [session]
+    await pass_time(NOTICED_S)
     assert service.ended == [session]

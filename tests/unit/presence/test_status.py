@@ -11,7 +11,7 @@ from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.ids import Key
 from greendot.presence.model import NOBODY, ManualStatus, Snapshot
 from greendot.presence.status import LONGEST_S, RETRY_S, StatusService
-from unit.node_parts import NodeParts, in_virtual_time, pass_time, settle
+from unit.node_parts import NodeParts, entries_of, in_virtual_time, pass_time, settle
 
 ANN = ("default", "ann")
 
@@ -177,6 +177,7 @@ async def test_a_stale_absence_is_replaced_by_the_sessions_of_this_node(parts: N
     phone, laptop = parts.session("ann", name="Ann"), parts.session("ann", "laptop")
     absent = Snapshot(NOBODY, NOBODY, None, [], stale=True)
     phone.session.idle = True
+    service.learnt(ANN, ManualStatus())
     shown = service.with_sessions(ANN, absent)
     assert (shown.visible.state, shown.name, shown.devices, shown.stale) == ("online", "Ann", ["laptop", "phone"], True)
     laptop.session.idle = True
@@ -185,6 +186,38 @@ async def test_a_stale_absence_is_replaced_by_the_sessions_of_this_node(parts: N
     hidden = service.with_sessions(ANN, absent)
     assert (hidden.visible.state, hidden.own.state) == ("offline", "idle")
     assert service.with_sessions(("default", "bob"), absent) is absent
+
+
+@in_virtual_time
+async def test_a_user_whose_status_is_unknown_is_not_shown_in_place_of_a_stale_absence(parts: NodeParts) -> None:
+    """The user connected while the engine was away, and may be invisible."""
+    node = await parts.whole(engine={"when_away": "accept"})
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    parts.engine.away = {"touch", "read", "set_status", "restore"}
+    ann, bob = await parts.greeted("ann"), await parts.greeted("bob")
+    parts.engine.away, parts.engine.restoring = set(), True
+    for shown in (
+        await node.watching.read(bob.session, ["ann"]),
+        await node.watching.watch(bob.connection, bob.session, ["ann"]),
+    ):
+        assert [entry["state"] for entry in entries_of(shown)] == ["offline"]
+    own = await node.watching.read(ann.session, ["ann"])
+    assert [entry["state"] for entry in entries_of(own)] == ["online"]
+
+
+@in_virtual_time
+async def test_an_invisible_user_who_connects_while_the_engine_is_away_enters_no_room(parts: NodeParts) -> None:
+    await parts.whole(engine={"when_away": "accept"})
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    await parts.store.put_room(ANN[0], "lobby", open=True)
+    bob = await parts.greeted("bob")
+    await bob.ask(type="room.join", room="lobby")
+    parts.engine.away = {"touch", "read", "set_status", "restore", "enter", "exit"}
+    ann = await parts.greeted("ann")
+    await ann.ask(type="room.join", room="lobby")
+    parts.engine.away = set()
+    await pass_time(3 * RETRY_S)
+    assert await bob.events("room.entered") == []
 
 
 @in_virtual_time

@@ -12,7 +12,7 @@ from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Part, Topic
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.subscriptions import UNHEARD_S
-from greendot.presence.model import Change, ManualStatus, VisibleState
+from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
 from greendot.presence.watch import WatchService
 from greendot.protocol.codes import Err
 from unit.node_parts import (
@@ -113,6 +113,24 @@ async def test_an_invisible_user_is_hidden_on_the_announcement_also_if_the_chang
     assert await states(ann) == []
     await node._apply_invisible(("default", "bob"))
     assert await states(ann) == ["offline"]
+
+
+@in_virtual_time
+async def test_an_invisible_user_is_hidden_on_the_announcement_also_from_a_watcher_who_just_comes(
+    parts: NodeParts,
+) -> None:
+    """The node has read the user before the change, and gets the answer after the announcement."""
+    node = await parts.whole()
+    ann = await parts.greeted("ann")
+    await parts.engine.touch("default", "bob", SessionEpoch("s", parts.incarnation, 1), "phone", False, None)
+    await parts.engine.set_status("default", "bob", ManualStatus())
+    async with held(parts.engine, "read", "after") as read, under_way(watch(node.watching, ann, "bob")) as reply:
+        parts.engine._topics.clear()  # the change is still on its way
+        await parts.engine.set_status("default", "bob", ManualStatus("invisible", rev=1))
+        async with under_way(node._apply_invisible(("default", "bob"))):
+            read.release()
+    ((entry,), changes) = reply.result(), await states(ann)
+    assert [entry["state"], *changes][-1] == "offline"
 
 
 @in_virtual_time

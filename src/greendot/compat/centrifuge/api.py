@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import Any
@@ -56,7 +56,7 @@ class ApiServices(Struct, frozen=True):
 
     rpc: ClusterRpc
     tenant_stats: Callable[[str], dict[str, Any]]  # numbers of a tenant on this node
-    disconnect: Callable[[str, int, str, str], Awaitable[bool]]  # session, close code, reason, tenant
+    disconnect: Callable[[Iterable[str], int, str, str], Awaitable[int]]  # sessions, close code, reason, tenant
     started_at: int  # milliseconds UTC
 
 
@@ -182,7 +182,7 @@ class ServerApi:
     ) -> None:
         sessions = [entry.session for entry in await self._engine.sessions(tenant, user)]
         ended = [one for one in sessions if only in ("", one) and one not in kept]
-        await asyncio.gather(*(self._more.disconnect(one, code, reason[:LONGEST_REASON], tenant) for one in ended))
+        await self._more.disconnect(ended, code, reason[:LONGEST_REASON], tenant)
 
     # --- reads ---
 

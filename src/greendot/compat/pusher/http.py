@@ -223,8 +223,8 @@ class PusherRoutes:
         user = request.path["user"]
         if not valid_id(user):
             raise ApiError(400, "this is not a valid user id")
-        for session in (await self._services.sessions_of(app.tenant, user)).sessions:
-            await self._services.connections.disconnect(session.session, Close.DISCONNECTED, TERMINATED, app.tenant)
+        sessions = [its.session for its in (await self._services.sessions_of(app.tenant, user)).sessions]
+        await self._services.connections.disconnect_all(sessions, Close.DISCONNECTED, TERMINATED, app.tenant)
         return {}
 
 

@@ -86,11 +86,12 @@ class RedisTyping:
         verbs, partition = self._verbs, keys.partition_of(tenant, room)
         names = keys.typing_key(verbs.prefix, tenant, room), keys.nodes_key(verbs.prefix, partition)
         answer = await verbs.servers.run(partition, "typers", names, verbs.time.text(), self._ttl_ms)
-        found = []
+        found: dict[str, Typist] = {}  # in the order of their last starts; devices of a user may have different names
         for member, remaining in zip(answer[::2], answer[1::2], strict=True):
             user, _, name = member.decode().partition("|")
-            found.append(Typist(user, unescape(name), int(remaining)))
-        return found
+            found.pop(user, None)
+            found[user] = Typist(user, unescape(name), int(remaining))
+        return [*found.values()]
 
 
 class RedisRooms:

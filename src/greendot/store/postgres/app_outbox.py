@@ -1,8 +1,9 @@
 """App outbox in PostgreSQL: in the app's database, or in the store's.
 
 A session is one connection. It listens for new rows and holds an advisory lock per shard. The locks end with the
-connection: at once if the process is killed, with the server's keepalives if its machine is gone, and with the idle
-timeout if the process stalls. Two sessions on one shard do no harm: both send the same rows in the same order.
+connection: at once if the process is killed, and with the server's keepalives if its machine is gone. If the process
+stalls, timeouts of the server or other sessions end the connection. Two sessions on one shard do no harm: both send the
+same rows in the same order.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import asyncpg
@@ -27,7 +29,7 @@ from greendot.store.app_outbox import (
     SetAside,
 )
 from greendot.store.postgres.migrations import LOCK, outbox_sql
-from greendot.store.postgres.pool import Link, place, translated, words
+from greendot.store.postgres.pool import END_STALLED, Link, place, translated, words
 
 T = TypeVar("T")
 
@@ -59,6 +61,9 @@ _HELD = """
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = $1 AND objsubid = 2
        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_END_STALLED = f"""{END_STALLED} AND pid IN (
+    SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = $2 AND objsubid = 2
+)"""
 WAITING = """
     SELECT s FROM unnest($1::int[]) s
     WHERE EXISTS (SELECT FROM greendot_outbox o WHERE o.shard = s AND o.failed_at IS NULL)
@@ -130,9 +135,10 @@ class PostgresOutbox:
 
     @asynccontextmanager
     async def session(self, wake: Callable[[], None]) -> AsyncIterator[OutboxSession]:
-        link = await self._connect({"idle_session_timeout": str(self._silent_ms)})
+        silent = str(self._silent_ms)
+        link = await self._connect({"idle_session_timeout": silent, "idle_in_transaction_session_timeout": silent})
         try:
-            session = _Session(link)
+            session = _Session(link, self._silent_ms)
             oid, _ = await session.do(self._table)
             await session.open(oid, wake)
             yield session
@@ -225,8 +231,9 @@ class PostgresOutbox:
 class _Session:
     """PostgreSQL adapter of `OutboxSession`."""
 
-    def __init__(self, link: Any) -> None:
+    def __init__(self, link: Any, silent_ms: int) -> None:
         self._link = link
+        self._silent = timedelta(milliseconds=silent_ms)
         self._turn = asyncio.Lock()  # a connection runs one statement at a time
         self._base = 0
         self._mine: set[int] = set()
@@ -243,6 +250,7 @@ class _Session:
 
     async def claim(self, busy: Collection[int]) -> frozenset[int]:
         async def work(link: Link) -> None:
+            await link.fetch(_END_STALLED, self._silent, _CLASS)
             held = [row[0] - self._base for row in await link.fetch(_HELD, _CLASS)]
             share = -(-SHARDS // max(1, held.count(_PRESENT)))
             free = [shard for shard in range(SHARDS) if shard not in held]

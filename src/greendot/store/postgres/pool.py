@@ -64,12 +64,13 @@ _SETTINGS = {
 }
 # A new statement is prepared in one message and executed in the next. For a session that stalls in between, PostgreSQL
 # ends neither the session nor its transaction: the session counts as active, and reads from the client.
-_END_STALLED = """
+END_STALLED = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = session_user
       AND application_name = current_setting('application_name')
       AND state = 'active' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - $1::interval
 """
+_END_STALLED = f"{END_STALLED} AND query LIKE '%greendot%'"  # the app may use the same URL
 _ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _DELETED = "GD001"  # raised by a trigger of Greendot
@@ -194,7 +195,7 @@ class Pool:
         return done
 
     async def _worked(self, link: Link, work: Callable[[Link], Awaitable[T]]) -> T:
-        """Run `work`. After a lock timeout, end the sessions of stalled nodes, because one of them may hold the lock."""
+        """Run `work`. After a lock timeout, end the sessions of stalled nodes: one may hold the lock."""
         try:
             return await work(link)
         except asyncpg.LockNotAvailableError:

@@ -111,7 +111,7 @@ async def test_a_code_of_ours_becomes_one_that_pusher_js_reads(ours: int, theirs
     async with serving(pusher=APP) as served:
         client = await member(served, "ann")
         (session,) = served.node.registry.sessions
-        assert await served.node.disconnect(session, ours, "ended", "default")
+        assert await served.node.connections.disconnect(session, ours, "ended", "default")
         assert (await client.socket.closed()).code == theirs
 
 

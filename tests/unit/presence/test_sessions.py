@@ -624,7 +624,6 @@ async def test_a_session_that_returns_and_ends_again_while_its_end_waits_is_ende
     assert service.ended == [session]
 
 
-
 @in_virtual_time
 async def test_a_session_whose_end_waits_for_the_nodes_ends_once_and_no_earlier(parts: NodeParts) -> None:
     """A revocation, or the message of another node, ends the session again."""

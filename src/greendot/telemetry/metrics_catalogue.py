@@ -58,7 +58,7 @@ _REASONS = {
     "quiet_hours": "to delay a push: the user has quiet hours",
     "over_the_cap": "to delay a push: the user has reached the hourly limit of pushes (per_hour)",
     "unseen": "to push now: the delay is over, and the user has not seen the notification",
-    "unacknowledged": "to push now: the node has sent the notification to devices as often as allowed, and no device has acknowledged it",
+    "unacknowledged": "to push now: all live deliveries were made, and no device has acknowledged the notification",
     "offline": "to push now: the user is offline",
     "presence_unknown": "to push now: the node could not read the presence of the user",
     "critical": "to push now: the notification is critical, so presence, quiet hours and the hourly limit do not apply",
@@ -327,7 +327,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "presence_last_sweep_timestamp_seconds",
             "max",
-            "Unix time of the last sweep that this node made. One node sweeps on behalf of all. 0: this node has not swept.",
+            "Unix time of the last sweep that this node made. One node sweeps for all. 0: this node has not swept.",
         ),
         counter(
             "presence_restored_sessions_total",

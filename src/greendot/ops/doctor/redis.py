@@ -32,9 +32,15 @@ def engine(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     for server in servers:
         about = f"Redis {server.address}"
         if server.trouble:
-            why = "Without Redis, a node of Greendot does not start. Running nodes accept no new clients (engine.when_away)."
+            why = (
+                "Without Redis, a node of Greendot does not start. "
+                "Running nodes accept no new clients (engine.when_away)."
+            )
             if settings.engine.when_away == "accept":
-                why = "Without Redis, a node of Greendot does not start. On a running node, users see only users of this node."
+                why = (
+                    "Without Redis, a node of Greendot does not start. "
+                    "On a running node, users see only users of this node."
+                )
             yield error(about, f"not usable: {server.trouble}", why, "Check engine.url. Check that Redis runs.")
             continue
         summary = f"{server.product} {server.version}, {server.policy}, clock {_offset(server.skew_ms)}"

@@ -279,7 +279,7 @@ class Checker:
     # --- comparison after a fault ---
 
     def stuck_typing(self) -> Iterable[tuple[str, str]]:
-        """Return the typing that connections still show, long after its frame said that it ends."""
+        """Return the typing that connections still show, long after the end that its frame gave."""
         now = time.time()
         for contact, view in self._views.items():
             self.checked["typing-ends"] += len(view.typing)

@@ -10,12 +10,16 @@ SITE   := $(VENV)/.site
 SPEED  := $(VENV)/.speedups
 SHIP   := $(VENV)/.release
 FUZZ   := $(VENV)/.fuzz
+# Targets that measure use the fastest Python of the machine, in an environment of their own.
+FAST   := build/fast
+ON_FAST = $(MAKE) --no-print-directory VENV=$(FAST) \
+  PYTHON="$$([ -x $(FAST)/bin/python ] && echo $(FAST)/bin/python || $(PYTHON) scripts/fastest-python $(PYTHON))"
 
 # With this variable, every server that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve example test test-fast docs model trials simulate chaos compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-quick flaky hostile storms scale soak growth passes outage release release-check lock-image debs production node bench-debs clean
+.PHONY: help serve example test test-fast docs model trials simulate chaos compat record audit fuzz fuzz-long autobahn charts matrix bare-root fresh mutants faults check format bench bench-now bench-quick bench-quick-now flaky hostile storms storms-now scale scale-now soak growth growth-now passes outage release release-check lock-image debs production node bench-debs clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,10 +131,16 @@ format: $(READY)  ## Format the code and apply lint fixes
 	@$(BIN)/ruff format src tests bench examples clients/behaviour
 	@$(BIN)/ruff check --fix src tests bench examples clients/behaviour
 
-bench: $(PLOTS) $(SPEED) bench-debs  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
+bench:  ## Measure Greendot and its peers, and write bench/RESULTS.md (15 minutes)
+	@$(ON_FAST) bench-now
+
+bench-now: $(PLOTS) $(SPEED) bench-debs
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-quick: $(PLOTS) $(SPEED) bench-debs  ## Run a shorter, less exact benchmark and only print the results (2 minutes)
+bench-quick:  ## Run a shorter, less exact benchmark and only print the results (2 minutes)
+	@$(ON_FAST) bench-quick-now
+
+bench-quick-now: $(PLOTS) $(SPEED) bench-debs
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
 $(PLOTS): $(READY)
@@ -158,16 +168,25 @@ flaky: $(READY) debs  ## Run the tests that measure time repeatedly, with one pr
 hostile: $(READY) debs  ## Run the full tests of floods by unknown clients and users, and of response times (5 minutes)
 	@HOSTILE=1 $(BIN)/python -m pytest tests/hostile tests/e2e/test_response_times.py $(ARGS)
 
-storms: $(READY) debs  ## Check the promises for 10,000 clients that reconnect at once, and for more signals than a node can send (3 minutes)
+storms:  ## Check the promises for 10,000 clients that reconnect at once, and for more signals than a node can send (3 minutes)
+	@$(ON_FAST) storms-now
+
+storms-now: $(READY) debs
 	@$(BIN)/python bench/storms.py $(ARGS)
 
-scale: $(READY) debs  ## Connect 100,000 clients to 8 nodes, kill, flush and restart, and check that no client sees a change (25 minutes)
+scale:  ## Connect 100,000 clients to 8 nodes, kill, flush and restart, and check that no client sees a change (25 minutes)
+	@$(ON_FAST) scale-now
+
+scale-now: $(READY) debs
 	@$(BIN)/python bench/scale.py $(ARGS)
 
 soak: $(READY) debs  ## Let 5,000 clients live through days and a fault every 30 s, and check that all figures stay flat (HOURS=8 CLIENTS=5000 SEED=1)
 	@$(BIN)/python bench/soak.py --hours $(or $(HOURS),8) --clients $(or $(CLIENTS),5000) --seed $(or $(SEED),1) $(ARGS)
 
-growth: $(READY) debs  ## Measure costs with 1 to 6 nodes and 10,000 to 1,000,000 users, and write docs/capacity.md (10 minutes)
+growth:  ## Measure costs with 1 to 6 nodes and 10,000 to 1,000,000 users, and write docs/capacity.md (10 minutes)
+	@$(ON_FAST) growth-now
+
+growth-now: $(READY) debs
 	@$(BIN)/python bench/growth.py --write $(ARGS)
 
 passes: $(READY)  ## Check that heartbeats are answered in time on a node with 15,000 clients and 400,000 watched users (5 minutes)

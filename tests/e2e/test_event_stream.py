@@ -136,7 +136,7 @@ async def test_a_stream_ends_with_the_code_that_a_socket_gets() -> None:
     async with serving() as served:
         ann, bob, eve = [await stream(served, user) for user in ("ann", "bob", "eve")]
         (session,) = served.node.registry.sessions_of("default", "ann")
-        await served.node.disconnect(session.id, 4503, "by the operator", "default")
+        await served.node.connections.disconnect(session.id, 4503, "by the operator", "default")
         closed = await ann.closed()
         assert (closed.code, closed.reason) == (4503, "by the operator")
         bob.send(type="hello", token=served.token("bob"))

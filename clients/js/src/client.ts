@@ -61,7 +61,7 @@ export class Greendot {
     return this.connection.state;
   }
 
-  /** The reason why the client is not online, or null. */
+  /** Reason why the client is not online. null in the states `idle`, `connecting` and `online`. */
   get reason(): Reason | null {
     return this.connection.reason;
   }

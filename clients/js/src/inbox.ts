@@ -1,4 +1,5 @@
-// The user's inbox: its notifications, the commands that mark notifications, and the badge (numbers of unread and unseen).
+// The user's inbox: its notifications, the commands that mark notifications, and the badge (the numbers of unread and of
+// unseen notifications).
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -23,10 +24,10 @@ export class Inbox {
   #session: Session;
   #events: Emitter<InboxEvents>;
   #stream: Stream<Notification>; // delivers each notification once and in order, and fetches missing notifications
-  // Ranges (first and last number) of notifications that the stream has skipped: those from before the start of this program,
-  // and those in a gap. The server sends a skipped notification again if it requires an acknowledgement.
+  // Ranges (first and last number) of notifications that the stream has skipped: those up to the number at which the stream
+  // started, and those in a gap. The server sends a skipped notification again if it requires an acknowledgement.
   #skipped: [number, number][] = [];
-  #redelivered = new Set<number>(); // numbers of skipped notifications that this program has received nevertheless
+  #redelivered = new Set<number>(); // numbers of skipped notifications that the server has sent again to this program
 
   /** @internal */
   constructor(session: Session) {
@@ -54,7 +55,8 @@ export class Inbox {
   }
 
   /**
-   * Fetch a page of at most `limit` notifications, in ascending order:
+   * Fetch a page of at most `limit` notifications, in ascending order. By default, the pages have all notifications that are
+   * not archived. `filter` selects only unread, only unseen or only archived notifications.
    *
    * - With `after`, the page starts directly after this number.
    * - With `before`, the page ends directly before this number.
@@ -78,14 +80,18 @@ export class Inbox {
     return this.#mark("inbox.read", which);
   }
 
-  /** Archive notifications. Archived notifications are read, too. `list` returns them only with the filter `archived`. */
+  /**
+   * Archive notifications, and mark them as read and as seen. `list` returns archived notifications only with the filter
+   * `archived`.
+   */
   archive(which: Marks): Promise<Badge> {
     return this.#mark("inbox.archive", which);
   }
 
   /**
-   * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
-   * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+   * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
+   * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
+   * each connect.
    */
   ack(which: Marks): Promise<Badge> {
     return this.#mark("inbox.ack", which);
@@ -98,7 +104,10 @@ export class Inbox {
     return this.#stream.last;
   }
 
-  /** @internal Start after the number `cursor` from the client's storage. Only later notifications are events. */
+  /**
+   * @internal Start after the number `cursor` from the client's storage. Later notifications are events `created`. An earlier
+   * notification is an event `created` only if it requires an acknowledgement, and the server sends it again.
+   */
   _begin(cursor: number | null): void {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
@@ -118,7 +127,10 @@ export class Inbox {
     });
   }
 
-  /** Fetch a page. Fails if the connection is lost: this command is not sent again. `fold` receives the page. */
+  /**
+   * Fetch a page. If the connection is lost, the call fails, and the client does not send the command again. `fold` receives
+   * the page.
+   */
   #fetchPage(page: object, fold?: (page: InboxPage) => void): Promise<InboxPage> {
     return this.#session.ask<InboxPage>("inbox.list", page, (reply) => {
       this.#setBadge(reply);
@@ -139,7 +151,7 @@ export class Inbox {
     this.#setBadge({ unread: 0, unseen: 0 });
   }
 
-  /** @internal Fetch notifications that the server has left out. */
+  /** @internal Fetch the notifications that the server has not sent on this connection, after its event `resync` or `refresh`. */
   _missed(): void {
     this.#stream._miss();
   }
@@ -153,7 +165,8 @@ export class Inbox {
 
   /** Process the event of a notification. */
   #created(notification: Notification): void {
-    // The stream delivers only notifications after its position, and a skipped notification is before this position.
+    // The stream delivers only notifications after its position. A skipped notification is before this position, so this method
+    // delivers it.
     if (this.#isFirstDelivery(notification)) return this.#deliver(notification);
     if (this.#stream.last === null) this.#follow(notification.seq - 1);
     this.#stream._offer(notification);

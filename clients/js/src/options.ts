@@ -109,13 +109,16 @@ export type ConnectionState = "idle" | "connecting" | "online" | "waiting" | "of
 /** State of the connection to the server. The same object until something changes. */
 export interface Connection {
   readonly state: ConnectionState;
-  /** The reason why the client is not online, or null. */
+  /** Reason why the client is not online. null in the states `idle`, `connecting` and `online`. */
   readonly reason: Reason | null;
-  /** Failed attempts since the client was last online. */
+  /** Number of failed attempts and lost connections in a row. A connection that lasts longer than 5 s ends the row. */
   readonly failures: number;
 }
 
-/** Users who type in a room. In large rooms `typers` is empty and only `count` is known. */
+/**
+ * Users who type in a room. In rooms with many users (setting `typing.large_room`), `typers` is empty, and only `count` is
+ * known.
+ */
 export interface Typing {
   room: string;
   typers: readonly Typer[];
@@ -158,7 +161,7 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   /** Every message once and in order, across reconnects. */
   message: RoomMessage<Body>;
   typing: Typing;
-  /** A user entered. Large rooms emit only `count`. */
+  /** A user entered. Rooms with many users (setting `typing.large_room`) emit only `count`. */
   entered: UserProfile;
   /** Name or info of a user in the room has changed. */
   profile: UserProfile;
@@ -167,9 +170,12 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   count: number;
   /** Number of unread messages, over all devices. */
   unread: number;
-  /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `receipt_count`. */
+  /**
+   * A user has read up to message `seq`, in a room with read receipts. Rooms with many users or members (setting
+   * `rooms.receipts_members`) emit `receipt_count`.
+   */
   receipt: Receipt;
-  /** Number of users who have read message `seq`, in large rooms with read receipts. */
+  /** Number of users who have read message `seq`, in a room with read receipts and many users or members. */
   receipt_count: ReaderCount;
   /** The client joined the room, for the first time or again. */
   joined: Joined<Body>;
@@ -177,7 +183,10 @@ export interface RoomEvents<Body = unknown, SignalBody = unknown> {
   removed: string;
   /** The app has archived the room, so that it can only be read, or has ended this. */
   archived: boolean;
-  /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the mute has ended, or the client is no longer in the room. */
+  /**
+   * The app has muted the user until this time, in milliseconds UTC (Infinity: no end). null: the mute has ended, or is not
+   * known after a leave, a removal or a close.
+   */
   muted: number | null;
   /** Seconds between two messages of one user; 0: slow mode has ended. */
   slow_mode: number;

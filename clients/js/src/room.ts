@@ -1,4 +1,4 @@
-// Room: its messages, the users in the room, and those of them who type. The client joins the room again after a reconnect.
+// Room: its messages, the users in the room, and the users who type. The client joins the room again after a reconnect.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -31,9 +31,13 @@ const EVENTS: Record<keyof RoomEvents, 1> = {
   slow_mode: 1,
 };
 
-/** Fields of an event or a reply that restrict the user. An absent field has not changed. */
+/**
+ * Fields of the event `room.changed` and of the reply to `room.join` that restrict the user. In the event, an absent field has
+ * not changed. In the reply, an absent field means: not archived, no slow mode, or not muted.
+ */
 interface Moderation {
   archived?: boolean;
+  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
   slow_mode_s?: number;
   /** End of the user's mute. null: no end. 0: the user is not muted. */
   muted_until?: number | null;
@@ -69,8 +73,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /** Whether the app has archived the room. An archived room is read-only. */
   archived = false;
   /**
-   * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known,
-   * because the client is not in the room or is closed.
+   * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
+   * mute is not known before the first join, and after a leave, a removal or a close. A lost connection does not change the
+   * value.
    */
   mutedUntil: number | null = null;
   /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
@@ -134,9 +139,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
    * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. After the join,
    * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
    *
-   * With `after`, the messages after this number are events, too. If the client is already in the room, `after` has no
-   * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
-   * memory) holds the number of this message. If the storage has no number, only new messages are events.
+   * `after` is the number of a message: with `after`, the messages after this number are events, too. If the client is
+   * already in the room, `after` has no effect. Without `after`, the room continues after the last delivered message. The
+   * client's `storage` (by default in memory) holds the number of this message. A leave or a removal discards the number. If
+   * the storage has no number, only new messages are events.
    *
    * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
    * with both `after` and `history` throws an error.
@@ -170,7 +176,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#joinSent = false;
     this.#left(new GreendotError("closed", "room left"));
     // If the program calls `join` again in this turn of the event loop, the client stays in the room: `join` sends another
-    // `room.join`, and this call sends no `room.leave`.
+    // `room.join`, and `leave` sends no `room.leave`.
     queueMicrotask(() => mustLeave && !this.#joins && this.#session._trySend("room.leave", { room: this.name }));
   }
 
@@ -244,8 +250,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-   * with this number. In large rooms (by default more than 100 users or members), a call without `seq` fails with
-   * `too_many`. A call also fails if the app has not turned on read receipts for the room.
+   * with this number. If the room has more than 100 members, or more than 100 users are in the room, a call without `seq`
+   * fails with `too_many`. The operator can change this limit (`rooms.receipts_members`). A call also fails if the app has not
+   * turned on read receipts for the room.
    */
   receipts(page: { seq: number }): Promise<ReaderCount>;
   receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
@@ -256,7 +263,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /**
    * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
    * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
-   * the same sender, kind and `key`.
+   * the same sender, kind and `key`. Signals without a `key` do not replace each other.
    *
    * Without a connection, the signal is dropped. The result is true if the client has sent the signal. With `reply: true`,
    * the result is a promise. This promise fails if the server refuses the signal, or if there is no connection.
@@ -278,15 +285,15 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * @internal Join again on a new connection. If the server has already joined the room for this client, `state` is the entry
-   * of the room in the server's event `welcome`.
+   * @internal Join again on a new connection. The command `hello` names the rooms to resume. If the server has already
+   * rejoined this room on the new connection, `state` is the entry of the room in the event `welcome`.
    */
   _restore(state: RoomState | undefined): void {
     this.#joinSent = false;
     if (!this.#joins) return;
     if (state?.truncated) this.#stream._reach(state.head);
-    // Join also if the server has already joined the room. The reply has data that `welcome` lacks: the users who type, the
-    // number of users in the room, and the number of unread messages.
+    // Send `room.join` even if the server has already rejoined the room. The reply has data that `welcome` lacks: the users
+    // who type, the number of users in the room, and the number of unread messages.
     this.#sendJoin(!state);
   }
 
@@ -312,7 +319,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#moveHead(0);
   }
 
-  /** @internal Fetch messages that the server has left out. */
+  /** @internal Fetch the messages that the server has not sent on this connection, after its event `resync` or `refresh`. */
   _missed(): void {
     this.#stream._miss();
   }
@@ -350,7 +357,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** Fetch a page of the history. Fails if the connection is lost: this command is not sent again. */
+  /** Fetch a page of the history. If the connection is lost, the call fails, and the client does not send the command again. */
   async #fetchPage(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#session.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
@@ -418,7 +425,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#events.emit("removed", why);
   }
 
-  /** Reset the state that is known only in the room. Calls of `join` that wait for an answer fail with `error`. */
+  /**
+   * Reset the fields whose values are not known after a leave or a removal. Calls of `join` that wait for an answer fail with
+   * `error`.
+   */
   #left(error: GreendotError): void {
     this.joined = false;
     this.count = null;
@@ -476,7 +486,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#events.emit("unread", this.unread);
   }
 
-  /** Apply the fields of an event or a reply that restrict the user. */
+  /** Apply the fields that restrict the user. An absent field changes nothing. */
   #applyModeration({ archived = this.archived, slow_mode_s = this.slowModeS, muted_until }: Moderation): void {
     if (archived !== this.archived) this.#events.emit("archived", (this.archived = archived));
     if (slow_mode_s !== this.slowModeS) this.#events.emit("slow_mode", (this.slowModeS = slow_mode_s));

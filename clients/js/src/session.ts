@@ -6,8 +6,14 @@
 //
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
 //
-// A failed attempt leads from `connecting` to `waiting` or `offline`. From each state, the session goes to `closed` if the
-// program calls `close`, if no user is signed in, or if the server forbids a reconnect. `connect` opens a closed session.
+// A failed attempt leads from `connecting` to `waiting` or `offline`. If the token has expired, or if the server refuses the
+// token, the session goes from `connecting` or `online` to `connecting` at once, with another token. The second time in a
+// row, an expired token leads to `waiting` or `offline`, and a refused token to `closed`.
+//
+// When the device loses the network, the session goes from `waiting` to `offline`. When the network returns, the session goes
+// from `offline` to `waiting`. From each state, the session goes to `closed` if the program calls `close`, if no user is
+// signed in, or if the server forbids a reconnect. `connect` leads from `closed` to `connecting`.
+//
 // The build shortens all names that begin with `_`.
 
 import { backoff, BACKOFF } from "./backoff.js";
@@ -59,7 +65,7 @@ export interface SessionCallbacks {
   _hello(token: string, user: string): Promise<object>;
   /** Process an event of the server. */
   event(frame: RawEvent): void;
-  /** Listen to events of the page. Returns functions that remove the listeners. The session calls them when it is closed. */
+  /** Listen to events of the page. Returns functions that remove the listeners. A closing session calls these functions. */
   _listen(page: Page): Undo[];
   /** Process the loss of the connection. */
   _lost(): void;
@@ -67,11 +73,15 @@ export interface SessionCallbacks {
   _closed(error: GreendotError): void;
 }
 
-// Function that opens an event stream (SSE) if WebSockets do not pass. It is loaded after the first socket that did not open.
+// Function that opens an event stream (SSE), for networks that block WebSockets. The client loads the module of this
+// function after the first socket that did not open.
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
-  /** State of the connection, and the reason why the client is not online. */
+  /**
+   * State of the connection, and the reason why the client is not online. In the states `idle`, `connecting` and `online`,
+   * the reason is null.
+   */
   connection: Connection = { state: "idle", reason: null, failures: 0 };
   /** Data of the server's last `welcome`. */
   welcome: Welcome | null = null;
@@ -88,13 +98,15 @@ export class Session {
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
   #attempt = 0; // number of the current attempt; results of older attempts are ignored
-  #failures = 0; // failed attempts since the last connection that lasted longer than STEADY_MS
+  #failures = 0; // failed attempts and lost connections in a row; a connection that lasts longer than STEADY_MS ends the row
   #onlineAt = Infinity; // time of the welcome; Infinity while there is no connection
   #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
   #hintMs: number | null = null; // minimum delay before the next attempt, from the server
   #notBefore = 0; // earliest time of the next attempt when the network returns or the page becomes visible, see `#wake`
-  #anotherToken = true; // whether to connect at once with another token if the server refuses the current token
-  #timer: Undo = () => {}; // cancels the timer of the next attempt, or of the limit of the current attempt
+  #anotherToken = true; // whether to connect at once with another token if the current token has expired or is refused
+  // Cancels the timer that starts the next attempt, or the timer that ends the current attempt if `getToken` or the storage
+  // takes too long.
+  #timer: Undo = () => {};
   #refreshing: Undo = () => {}; // cancels the timer of the token refresh
   #unlisten: Undo[] = []; // functions that remove the listeners of the page
 
@@ -113,12 +125,12 @@ export class Session {
     this._outbox = new Outbox(options.queue, this.#request, clock);
   }
 
-  /** Whether the welcome has come and the connection is not lost. */
+  /** Whether there is a connection on which the server has sent the event `welcome`. */
   get online(): boolean {
     return this.#link?.open ?? false;
   }
 
-  /** Intervals of typing reports, and the time after which typing ends without a report. The server sets them. */
+  /** Intervals of typing reports, and the time after which typing ends without a report. The server sets these times. */
   get typing(): TypingTimes {
     return this.welcome?.typing ?? TYPING;
   }
@@ -133,8 +145,8 @@ export class Session {
     return this._clock.now() + this.#ahead;
   }
 
-  // Commands of rooms, inbox and presence. The parameter `fold` of these methods is a function. The function receives the
-  // data of the answer before the client processes any later frame.
+  // Methods that send commands of rooms, inbox and presence. Two of the methods have a parameter `fold`: a function that
+  // receives the data of the answer before the client processes any later frame.
 
   /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
   _trySend(type: string, fields?: object): boolean {
@@ -195,7 +207,8 @@ export class Session {
   /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
     const { state } = this.connection;
-    // The constructor does not check this. During server rendering, a client is created but never connects.
+    // The constructor does not check that there is a WebSocket class. During server rendering, a client is created but never
+    // connects.
     if (!this.#webSocket) throw new GreendotError("bad_field", "no global WebSocket: set `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
@@ -206,7 +219,7 @@ export class Session {
     void this.#connect();
   }
 
-  /** Close the session. With `bye`, the server ends the session at once. */
+  /** Close the connection, and do not connect again. With `bye`, the server ends the user's session at once. */
   close(bye: boolean): void {
     if (this.connection.state !== "closed") this.#stop("closed", "", bye);
   }
@@ -255,7 +268,7 @@ export class Session {
       this.#hintMs = null;
       this.#refreshIn();
       // First, the client sends the commands that restore rooms, inbox and presence. Listeners of the event `state` may
-      // send commands, too, but only later.
+      // send commands, too, so this event comes afterwards.
       this.#callbacks.event(frame);
       this.#become("online", null);
       return;
@@ -264,7 +277,7 @@ export class Session {
     this.#callbacks.event(frame);
   }
 
-  /** Process the end of the link: connect at once with another token, plan the next attempt, or close the session. */
+  /** Process the end of the link: connect again at once with another token, plan the next attempt, or close the session. */
   #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
@@ -293,7 +306,7 @@ export class Session {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this._page?.isOnline() ?? true;
-    // The page may report wrongly that there is no network. So make attempts also without a network, but rarely.
+    // The page may report wrongly that there is no network. So make attempts also in state `offline`, but rarely.
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this._random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this._clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
@@ -356,7 +369,10 @@ export class Session {
 
   // The token
 
-  /** Refresh the token after `ms`, by default shortly before the token expires. `failures` is for the delay after a failure. */
+  /**
+   * Refresh the token after `ms`, by default shortly before the token expires. `failures` is the number of failed refreshes
+   * in a row if the next refresh fails, too: 1 at first. The delay after a failure grows with this number.
+   */
   #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
     if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
   }

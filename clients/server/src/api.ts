@@ -1217,7 +1217,7 @@ export interface Operations {
     };
     answer: undefined;
   };
-  /** List the users who are muted in all rooms in the order of their ids, one page at a time. */
+  /** List the mutes in the tenant, without mutes in single rooms, in the order of user ids, one page at a time. */
   "GET /v1/mutes": {
     request: {
       query?: {

@@ -30,7 +30,10 @@ import { type Refs, spread, useSource } from "./source.js";
 
 export type UsedConnection = Refs<Omit<ConnectionState, "connect">> & Pick<ConnectionState, "connect">;
 
-/** Return the state of the connection. `reason` explains why the client is not online (`reason.text`, `reason.action`). */
+/**
+ * Return the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` is a sentence that
+ * explains why the client is not online, and `reason.action` is the action for the user. In other states, `reason` is null.
+ */
 export function useConnection(): UsedConnection {
   const { connect, ...fields } = spread(useSource(connectionSource), computed(() => ({}))) as Refs<ConnectionState>;
   return { ...fields, connect: connect.value };

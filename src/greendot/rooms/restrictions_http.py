@@ -107,7 +107,7 @@ class RestrictionRoutes:
 
     @operation("GET /v1/mutes")
     async def mutes(self, request: Request, query: Page) -> Restrictions:
-        """List the users who are muted in all rooms in the order of their ids, one page at a time."""
+        """List the mutes in the tenant, without mutes in single rooms, in the order of user ids, one page at a time."""
         return await self._list(request, EVERYWHERE, "mute", query)
 
     @operation("PUT /v1/mutes/{user}")

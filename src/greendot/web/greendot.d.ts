@@ -372,12 +372,15 @@ type ConnectionState = "idle" | "connecting" | "online" | "waiting" | "offline" 
 /** State of the connection to the server. The same object until something changes. */
 interface Connection {
     readonly state: ConnectionState;
-    /** The reason why the client is not online, or null. */
+    /** Reason why the client is not online. null in the states `idle`, `connecting` and `online`. */
     readonly reason: Reason | null;
-    /** Failed attempts since the client was last online. */
+    /** Number of failed attempts and lost connections in a row. A connection that lasts longer than 5 s ends the row. */
     readonly failures: number;
 }
-/** Users who type in a room. In large rooms `typers` is empty and only `count` is known. */
+/**
+ * Users who type in a room. In rooms with many users (setting `typing.large_room`), `typers` is empty, and only `count` is
+ * known.
+ */
 interface Typing {
     room: string;
     typers: readonly Typer[];
@@ -418,7 +421,7 @@ interface RoomEvents<Body = unknown, SignalBody = unknown> {
     /** Every message once and in order, across reconnects. */
     message: RoomMessage<Body>;
     typing: Typing;
-    /** A user entered. Large rooms emit only `count`. */
+    /** A user entered. Rooms with many users (setting `typing.large_room`) emit only `count`. */
     entered: UserProfile;
     /** Name or info of a user in the room has changed. */
     profile: UserProfile;
@@ -430,9 +433,12 @@ interface RoomEvents<Body = unknown, SignalBody = unknown> {
     count: number;
     /** Number of unread messages, over all devices. */
     unread: number;
-    /** A user has read up to message `seq`, in a room with read receipts. Large rooms emit `receipt_count`. */
+    /**
+     * A user has read up to message `seq`, in a room with read receipts. Rooms with many users or members (setting
+     * `rooms.receipts_members`) emit `receipt_count`.
+     */
     receipt: Receipt;
-    /** Number of users who have read message `seq`, in large rooms with read receipts. */
+    /** Number of users who have read message `seq`, in a room with read receipts and many users or members. */
     receipt_count: ReaderCount;
     /** The client joined the room, for the first time or again. */
     joined: Joined<Body>;
@@ -440,7 +446,10 @@ interface RoomEvents<Body = unknown, SignalBody = unknown> {
     removed: string;
     /** The app has archived the room, so that it can only be read, or has ended this. */
     archived: boolean;
-    /** The app has muted the user until this time, in milliseconds UTC (Infinity: no end). Null: the mute has ended, or the client is no longer in the room. */
+    /**
+     * The app has muted the user until this time, in milliseconds UTC (Infinity: no end). null: the mute has ended, or is not
+     * known after a leave, a removal or a close.
+     */
     muted: number | null;
     /** Seconds between two messages of one user; 0: slow mode has ended. */
     slow_mode: number;
@@ -473,7 +482,8 @@ declare class Inbox {
     /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof InboxEvents>(type: Type, listener: (event: InboxEvents[Type]) => void): Undo;
     /**
-     * Fetch a page of at most `limit` notifications, in ascending order:
+     * Fetch a page of at most `limit` notifications, in ascending order. By default, the pages have all notifications that are
+     * not archived. `filter` selects only unread, only unseen or only archived notifications.
      *
      * - With `after`, the page starts directly after this number.
      * - With `before`, the page ends directly before this number.
@@ -491,11 +501,15 @@ declare class Inbox {
     seen(which: Marks): Promise<Badge>;
     /** Mark notifications as read, and as seen. */
     read(which: Marks): Promise<Badge>;
-    /** Archive notifications. Archived notifications are read, too. `list` returns them only with the filter `archived`. */
+    /**
+     * Archive notifications, and mark them as read and as seen. `list` returns archived notifications only with the filter
+     * `archived`.
+     */
     archive(which: Marks): Promise<Badge>;
     /**
-     * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
-     * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+     * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
+     * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
+     * each connect.
      */
     ack(which: Marks): Promise<Badge>;
 }
@@ -564,7 +578,7 @@ interface SessionCallbacks {
     _hello(token: string, user: string): Promise<object>;
     /** Process an event of the server. */
     event(frame: RawEvent): void;
-    /** Listen to events of the page. Returns functions that remove the listeners. The session calls them when it is closed. */
+    /** Listen to events of the page. Returns functions that remove the listeners. A closing session calls these functions. */
     _listen(page: Page): Undo[];
     /** Process the loss of the connection. */
     _lost(): void;
@@ -573,7 +587,10 @@ interface SessionCallbacks {
 }
 declare class Session {
     #private;
-    /** State of the connection, and the reason why the client is not online. */
+    /**
+     * State of the connection, and the reason why the client is not online. In the states `idle`, `connecting` and `online`,
+     * the reason is null.
+     */
     connection: Connection;
     /** Data of the server's last `welcome`. */
     welcome: Welcome | null;
@@ -584,9 +601,9 @@ declare class Session {
     readonly _outbox: Outbox;
     _random: () => number;
     constructor(options: GreendotOptions, callbacks: SessionCallbacks);
-    /** Whether the welcome has come and the connection is not lost. */
+    /** Whether there is a connection on which the server has sent the event `welcome`. */
     get online(): boolean;
-    /** Intervals of typing reports, and the time after which typing ends without a report. The server sets them. */
+    /** Intervals of typing reports, and the time after which typing ends without a report. The server sets these times. */
     get typing(): TypingTimes;
     /** Whether the page is visible; true without a page. */
     get visible(): boolean;
@@ -614,7 +631,7 @@ declare class Session {
     _threw: (error: unknown, type?: unknown) => void;
     /** Connect. In state `waiting` or `offline`, make the next attempt now. */
     connect(): void;
-    /** Close the session. With `bye`, the server ends the session at once. */
+    /** Close the connection, and do not connect again. With `bye`, the server ends the user's session at once. */
     close(bye: boolean): void;
 }
 
@@ -659,8 +676,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     /** Whether the app has archived the room. An archived room is read-only. */
     archived: boolean;
     /**
-     * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known,
-     * because the client is not in the room or is closed.
+     * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
+     * mute is not known before the first join, and after a leave, a removal or a close. A lost connection does not change the
+     * value.
      */
     mutedUntil: number | null;
     /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
@@ -675,9 +693,10 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. After the join,
      * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
      *
-     * With `after`, the messages after this number are events, too. If the client is already in the room, `after` has no
-     * effect. Without `after`, the room continues after the last delivered message. The client's `storage` (by default in
-     * memory) holds the number of this message. If the storage has no number, only new messages are events.
+     * `after` is the number of a message: with `after`, the messages after this number are events, too. If the client is
+     * already in the room, `after` has no effect. Without `after`, the room continues after the last delivered message. The
+     * client's `storage` (by default in memory) holds the number of this message. A leave or a removal discards the number. If
+     * the storage has no number, only new messages are events.
      *
      * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
      * with both `after` and `history` throws an error.
@@ -746,8 +765,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     }): Promise<PresentPage>;
     /**
      * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-     * with this number. In large rooms (by default more than 100 users or members), a call without `seq` fails with
-     * `too_many`. A call also fails if the app has not turned on read receipts for the room.
+     * with this number. If the room has more than 100 members, or more than 100 users are in the room, a call without `seq`
+     * fails with `too_many`. The operator can change this limit (`rooms.receipts_members`). A call also fails if the app has not
+     * turned on read receipts for the room.
      */
     receipts(page: {
         seq: number;
@@ -759,7 +779,7 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     /**
      * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
      * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
-     * the same sender, kind and `key`.
+     * the same sender, kind and `key`. Signals without a `key` do not replace each other.
      *
      * Without a connection, the signal is dropped. The result is true if the client has sent the signal. With `reply: true`,
      * the result is a promise. This promise fails if the server refuses the signal, or if there is no connection.
@@ -794,7 +814,7 @@ declare class Greendot {
     };
     constructor(options: GreendotOptions);
     get state(): ConnectionState;
-    /** The reason why the client is not online, or null. */
+    /** Reason why the client is not online. null in the states `idle`, `connecting` and `online`. */
     get reason(): Reason | null;
     /** State and reason. A new object after each change; `on("state")` delivers it. */
     get connection(): Connection;

@@ -1,8 +1,8 @@
-// Mobile apps: the client learns from `AppState` whether the app is in the foreground. Web pages have events for this.
+// Mobile apps: the client learns from `AppState` whether the app is in the foreground. A web page has events instead of `AppState`.
 
 import type { Page } from "../index.js";
 
-const ACTIVE_MS = 60_000; // well below the five minutes after which a user becomes idle
+const ACTIVE_MS = 60_000; // well below the time after which a user becomes idle: by default five minutes
 
 /** The members of React Native's `AppState` that the client uses. */
 export interface AppStateLike {
@@ -13,13 +13,13 @@ export interface AppStateLike {
 
 /**
  * Return a value for the option `page` of a client in a mobile app. While the app is in the foreground, the client reports
- * that the user is active. While the app is in the background, the client reports no activity, so the user becomes idle
- * after five minutes. When the app returns to the foreground, the client checks its connection at once.
+ * that the user is active. While the app is in the background, the client reports no activity, so the user becomes idle (by
+ * default after five minutes). When the app returns to the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";
   return {
-    isOnline: () => true, // not known: attempts are made as usual
+    isOnline: () => true, // not known, so the client makes attempts as usual
     isVisible: isActive,
     on(sign, call) {
       if (sign === "network") return () => {};

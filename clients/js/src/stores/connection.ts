@@ -1,11 +1,11 @@
-// The connection of a client that front ends create, connect and close.
+// Clients that front ends create, connect and close, and the states of their connections.
 
 import { type Connection, Greendot, type GreendotOptions, type Undo } from "../index.js";
 import type { Source } from "./shared.js";
 
 const IDLE: Connection = Object.freeze({ state: "idle", reason: null, failures: 0 });
 
-/** State of the connection, with the user and a function that connects. */
+/** State of the connection, with the user of the token and a function that connects. */
 export interface UsedConnection extends Connection {
   /** Id of the user of the token; null before the first connection. */
   user: string | null;
@@ -13,7 +13,11 @@ export interface UsedConnection extends Connection {
   connect(): void;
 }
 
-/** Return a source of the state of the connection. While the client is not online, `reason.text` and `reason.action` explain why. */
+/**
+ * Return a source of the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` is a sentence
+ * that explains why the client is not online, and `reason.action` is the action for the user. In other states, `reason` is
+ * null.
+ */
 export function connectionSource(client: Greendot): Source<UsedConnection> {
   const connect = () => client.connect();
   const empty = { ...IDLE, user: null, connect };
@@ -32,7 +36,7 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
 /**
  * Create a client. During server rendering, the client never connects. The parameter `latest` is a function that returns
  * the current options. Whenever the client needs a token, it calls `getToken` of these options. So a component can use a new
- * `getToken` after the creation of the client. By default, `getToken` of `options` is used.
+ * `getToken` after the creation of the client. By default, the client calls `getToken` of `options`.
  */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
@@ -44,9 +48,9 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 const holders = new WeakMap<Greendot, number>();
 
 /**
- * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client,
- * the client is closed at the end of this turn of the event loop. If `hold` is called again in this turn, the client stays
- * open.
+ * Connect a client, and return a function that releases the client. After all callers of `hold` have released the client, the
+ * client is closed at the end of the turn of the event loop. A new call of `hold` in the same turn as the last release keeps
+ * the client open.
  */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);
@@ -54,7 +58,7 @@ export function hold(client: Greendot): Undo {
   client.connect();
   return () => {
     count(-1);
-    // Deferred: React in StrictMode mounts everything a second time in the same turn.
+    // Deferred, because React in StrictMode mounts each component a second time in the same turn.
     queueMicrotask(() => holders.get(client) || client.close());
   };
 }

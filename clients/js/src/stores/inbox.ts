@@ -8,7 +8,7 @@ const MOST_LISTED = 300; // the server's maximum per page
 
 /** State of an inbox. */
 export interface InboxState<Body = unknown> {
-  /** Notifications in ascending order: the newest is the last. */
+  /** Notifications in ascending order of their numbers: the newest is the last. */
   notifications: readonly InboxEntry<Body>[];
   /** Number of unread notifications in the whole inbox. */
   unread: number;
@@ -16,7 +16,7 @@ export interface InboxState<Body = unknown> {
   unseen: number;
   /** Whether the server may have older notifications. */
   hasOlder: boolean;
-  /** Whether notifications are being fetched. */
+  /** Whether the client is fetching notifications. */
   loading: boolean;
   /** Error of the last fetch, or null. */
   error: GreendotError | null;
@@ -38,11 +38,12 @@ export interface InboxActions {
   markSeen(which: Marks): Promise<void>;
   /** Mark notifications as read, and as seen. */
   markRead(which: Marks): Promise<void>;
-  /** Archive notifications, and mark them as read. */
+  /** Archive notifications, and mark them as read and as seen. */
   archive(which: Marks): Promise<void>;
   /**
-   * Acknowledge notifications. Some kinds of notifications have `ack: true`. The server sends such a notification again
-   * until a device acknowledges it: up to ten times while the user is connected, and after each connect.
+   * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
+   * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
+   * each connect.
    */
   ack(which: Marks): Promise<void>;
 }
@@ -61,8 +62,8 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   #filter: InboxFilter;
   #pageSize: number;
   #entries = new Map<number, InboxEntry<Body>>(); // by number, including archived and read entries
-  #meanwhile: Marked[] = []; // marks made during a fetch, which the page may lack
-  #live = new Set<number>(); // notifications that came during a fetch, which the page may lack
+  #meanwhile: Marked[] = []; // marks made during a fetch; the fetched page may lack these marks
+  #live = new Set<number>(); // notifications that came during a fetch; the fetched page may lack these notifications
   #oldest = Infinity;
   #load = 0; // number of the current fetch; 0 if there is none
   #loads = 0;
@@ -84,7 +85,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
       inbox.on("updated", (mark) => this.marked(mark)),
       inbox.on("badge", ({ unread, unseen }) => this.#put({ unread, unseen })),
       inbox.on("resync", () => void this.#fetch()),
-      // Marks made on other devices during a disconnect cause no event, so the page is fetched again.
+      // Marks made on other devices during a disconnect cause no event, so fetch the page again.
       this.#client.on("welcome", ({ user }) => this.#welcomed(user)),
       () => (this.#load = 0),
     ];
@@ -138,7 +139,7 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
     }
   }
 
-  /** Drop entries up to `head`. Those missing in the newest page were archived or read elsewhere, or can be fetched again. */
+  /** Drop entries up to `head`. Entries that the newest page lacks were archived or read elsewhere, or can be fetched again. */
   #forgetUpTo(head: number): void {
     for (const seq of this.#entries.keys()) if (seq <= head && !this.#live.has(seq)) this.#entries.delete(seq);
     this.#oldest = Infinity;
@@ -173,12 +174,15 @@ class InboxStore<Body> extends Shared<InboxState<Body>> {
   }
 }
 
-/** Return a source of the newest notifications in ascending order, and of the numbers of unread and unseen notifications. */
+/** Return a source of the newest notifications, and of the numbers of unread and of unseen notifications. */
 export function inboxSource<Body = unknown>(client: Greendot, { filter = "all", pageSize = 50 }: InboxOptions = {}): Source<InboxState<Body>> {
   return sharedSource<InboxState<Body>>(client, nameOf(filter), () => new InboxStore<Body>(client, filter, pageSize), EMPTY);
 }
 
-/** Return the actions of an inbox. All inbox sources of the client show the effect of an action. */
+/**
+ * Return the actions of an inbox. All inbox sources of the client show the marks that an action makes. `loadOlder` concerns
+ * only the source with the same `filter`, and has no effect while this source has no subscriber.
+ */
 export function inboxActions(client: Greendot, { filter = "all" }: InboxOptions = {}): InboxActions {
   return {
     loadOlder: async () => (shelfOf(client).find(nameOf(filter)) as InboxStore<unknown> | undefined)?.loadOlder(),

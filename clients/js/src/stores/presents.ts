@@ -4,7 +4,9 @@ import type { Profile, Room, UserProfile } from "../index.js";
 
 type Profiles = ReadonlyMap<string, Profile>;
 
-const LISTED = 100; // in larger rooms the server sends the count only, and no entries and exits
+// Highest number of users to list. By default (setting `typing.large_room`), this is also the number of users above which the server
+// sends only the number of users, and no entries and exits.
+const LISTED = 100;
 const PAGE = 300; // the server's maximum per page
 
 export class Presents {
@@ -43,7 +45,10 @@ export class Presents {
     if (this.#users.has(changed.user)) this.moved(changed, true);
   }
 
-  /** Process a new count. If no entry or exit follows at once, the room became large or small: fetch the list. */
+  /**
+   * Process a new number of users. Fetch the list if no entry or exit follows at once: the server then sends only numbers, or
+   * has just begun to send entries and exits again.
+   */
   counted(): void {
     queueMicrotask(() => {
       if (!this.#asking && this.#room.joined && this.#room.count !== this.#users.size) this.list();

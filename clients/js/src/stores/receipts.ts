@@ -4,24 +4,41 @@ import type { Greendot, ReaderCount, Receipt, Room, Undo } from "../index.js";
 import { stay } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
-const MOST = 300; // receipts of a fetch: rooms with named receipts have fewer users
+const MOST = 300; // receipts of a fetch: by default, rooms with more than 100 users have no list of receipts
 
-/** Read receipts of a room. Large rooms have more than 100 users or members. The operator can change this number. */
+/**
+ * Read receipts of a room. For receipts, a room is large if more than 100 users are in the room, or if it has more than 100
+ * members. The operator can change this limit (setting `rooms.receipts_members`).
+ *
+ * If the room becomes large, or is no longer large, the old value of `receipts` or `readers` may stay until the source has no
+ * subscriber.
+ */
 export interface ReceiptState {
-  /** Read receipts, ordered by user id. The list is empty in large rooms, and if the app has not turned on receipts for the room. */
+  /**
+   * Read receipts, ordered by user id. The list is empty in a large room, and if the app has not turned on read receipts for
+   * the room.
+   */
   receipts: readonly Receipt[];
-  /** In large rooms: how many users have read one message, and which message (its `seq`). Otherwise null. */
+  /**
+   * In a large room: `count` users have read the message with number `seq`. `seq` is the highest number that a user has read
+   * since the server sent the previous `count`. The server sends a `count` at most once a second. `readers` is null in a room
+   * that is not large, and until the server has sent the first `count`. With the visibility policies `contacts`,
+   * `recent_contacts` and `ask`, the server sends no `count`.
+   */
   readers: ReaderCount | null;
 }
 
 const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
 
-/** Return a source of the read receipts of a room: the last message that each user has read. */
+/**
+ * Return a source of the read receipts of a room: the number of the last message that each user has read. The client is in the
+ * room while the source has a subscriber.
+ */
 export function receiptsSource(client: Greendot, room: string): Source<ReceiptState> {
   return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
 }
 
-/** Return the ids of the other users who have read the message with number `seq`. */
+/** Return the ids of the other users who have read the message with number `seq`, from the receipts of a `receiptsSource`. */
 export function seenBy(client: Greendot, { receipts }: ReceiptState, seq: number): string[] {
   return receipts.filter((one) => one.seq >= seq && one.user !== client.user).map(({ user }) => user);
 }
@@ -29,7 +46,7 @@ export function seenBy(client: Greendot, { receipts }: ReceiptState, seq: number
 class Receipts extends Shared<ReceiptState> {
   #room: Room;
   #fetch = 0; // number of the last fetch; answers to older ones are ignored
-  #told = new Map<string, number>(); // receipts that came since then
+  #told = new Map<string, number>(); // receipts that came since the start of the last fetch
 
   constructor(client: Greendot, name: string) {
     super(NONE);

@@ -30,7 +30,7 @@ export interface RoomOptions {
   history?: number;
 }
 
-/** Message that the user has sent with this client, and that the room has not delivered yet. */
+/** Message that the user has sent with this client, and that this client has not received from the room yet. */
 export interface Outgoing<Body = unknown> {
   /** Key of the message, from `send`. */
   key: string;
@@ -51,21 +51,24 @@ export interface RoomState<Body = unknown> {
    * as `not_a_member`. After a removal, the reason is a text, such as `room deleted`. Otherwise null.
    */
   removed: string | null;
-  /** Messages in ascending order, with their edits, deletions and reactions applied. */
+  /** Messages in ascending order of their numbers, with their edits, deletions and reactions applied. */
   messages: readonly ShownMessage<Body>[];
-  /** Messages of this client that the room has not delivered yet, the oldest first. */
+  /** Messages from `send` that this client has not received from the room yet, the oldest first. */
   outgoing: readonly Outgoing<Body>[];
   /** Whether the server may have older messages. */
   hasOlder: boolean;
-  /** Whether messages are being fetched. */
+  /** Whether the client is fetching messages. */
   loading: boolean;
   /** Error of the last fetch of messages, or null. */
   error: GreendotError | null;
-  /** Users who type. */
+  /**
+   * Users who type, and the number of these users. In rooms with many users (setting `typing.large_room`), only the number is
+   * known.
+   */
   typing: Typing;
-  /** Ids of the users in the room. In large rooms (by default more than 100 users), the list is empty, and only `count` is known. */
+  /** Ids of the users in the room. If more than 100 users are in the room, the list is empty, and only `count` is known. */
   present: readonly string[];
-  /** Names and info of the users in the room, by user id. The map is a new object after each change. */
+  /** Names and info of the users in `present`, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;
   /** Number of users in the room; null until it is known. */
   count: number | null;
@@ -73,7 +76,10 @@ export interface RoomState<Body = unknown> {
   unread: number;
   /** Whether the app has archived the room. An archived room is read-only. */
   archived: boolean;
-  /** End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted. */
+  /**
+   * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
+   * mute is not known before the first join, and after a removal or a close of the client.
+   */
   mutedUntil: number | null;
   /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
   slowModeS: number;
@@ -84,8 +90,8 @@ export interface RoomActions<Body = unknown, SignalBody = unknown> {
   /** The room of the client, for calls that `RoomActions` does not have: for example `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
   /**
-   * Send a message. The message is in `outgoing` until the room has delivered it, and then in `messages`. By default, the
-   * client generates a new `key` for each call.
+   * Send a message. The message is in `outgoing` until the client has received it from the room, and then in `messages`. By
+   * default, the client generates a new `key` for each call.
    */
   send(body: Body, options?: { key?: string }): Promise<Written>;
   /**
@@ -167,7 +173,7 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
     ];
     const wasIn = room.joined;
     this.join();
-    // With `history` the room is joined again, and the messages come with the answer.
+    // With `history`, the client sends `room.join` again, and the reply has the messages.
     if (wasIn && this.#history === undefined) this.#joined();
     return [...listeners, () => this.#leave(), () => this.#transcript.end(), () => this.#presents.end()];
   }
@@ -203,7 +209,10 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
     if (outgoing.length < this.value.outgoing.length) this.#put({ outgoing });
   }
 
-  /** Remove stored messages from `outgoing` once they are delivered. Earlier, they would disappear for a moment. */
+  /**
+   * Remove each stored message from `outgoing` as soon as this client has received the message from the room. Before that, the
+   * message is not in `messages`, so its removal would hide the message for a moment.
+   */
   #settle(): void {
     for (const [key, seq] of this.#written) if (seq <= this.#room.head || this.value.removed !== null) this.discard(key);
   }
@@ -228,7 +237,7 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
     this.#settle();
   }
 
-  /** Discard the messages: the user may no longer see them. */
+  /** Discard the messages, because the user is no longer allowed to see them. */
   #removed(why: string): void {
     this.#transcript.end();
     this.#presents.end();
@@ -263,7 +272,10 @@ export function roomSource<Body = unknown>(client: Greendot, room: string, optio
   return sharedSource<RoomState<Body>>(client, nameOf(room), () => new RoomStore<Body>(client, room, options), EMPTY);
 }
 
-/** Return the actions of a room. A message that `send` sends appears in all sources of the room. */
+/**
+ * Return the actions of a room. All components that use `roomSource` of this room show a message from `send`. `discard`,
+ * `loadOlder` and `join` have an effect only while a `roomSource` of this room has a subscriber.
+ */
 export function roomActions<Body = unknown, SignalBody = unknown>(client: Greendot, room: string): RoomActions<Body, SignalBody> {
   // Looked up at each call: the store exists only while a component is mounted.
   const store = () => shelfOf(client).find(nameOf(room)) as RoomStore<Body> | undefined;

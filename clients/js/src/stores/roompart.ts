@@ -1,9 +1,9 @@
-// Membership in a room while a component shows a part of it.
+// Rooms of which components show one value, such as the users who type.
 
 import type { Greendot, Room, RoomEvents, Undo } from "../index.js";
 import { Shared } from "./shared.js";
 
-/** One value of a room, which is joined while the value is used. */
+/** One value of a room. The client is in the room while a component uses the value. */
 export class RoomPart<Value> extends Shared<Value> {
   #room: Room;
   #event: keyof RoomEvents;
@@ -23,14 +23,17 @@ export class RoomPart<Value> extends Shared<Value> {
   }
 }
 
-/** Join the room, with its newest `history` messages if given. Returns a function that leaves it, unless the server has removed the user before. */
+/**
+ * Join the room. With `history`, fetch this number of newest messages with the join. Returns a function that leaves the room,
+ * unless the server has removed the user before.
+ */
 export function stay(room: Room<any, any>, history?: number): Undo {
   let isIn = true;
   const undo = room.on("removed", () => (isIn = false));
-  room.join(history === undefined ? {} : { history }).catch(() => {}); // reported as `removed`
+  room.join(history === undefined ? {} : { history }).catch(() => {}); // the event `removed` reports a refusal
   return () => {
     undo();
-    // After a removal the room is left already. Another `leave` would undo the `join` of another component.
+    // A removal has already undone this `join`. A `leave` would then undo the `join` of another component.
     if (isIn) room.leave();
     isIn = false;
   };

@@ -7,7 +7,7 @@ import type { Greendot, Undo } from "../index.js";
  * of that framework, such as a hook in React or a ref in Vue.
  */
 export interface Source<Value> {
-  /** Value during server rendering, and during the first render of this page in the browser (hydration). */
+  /** Value during server rendering, and during the first render of a server-rendered page in the browser (hydration). */
   readonly empty: Value;
   /** Return the current value. The returned object stays the same until its content changes. */
   get(): Value;
@@ -105,8 +105,8 @@ export function shelfOf(client: Greendot): Shelf {
 
 /**
  * Return the source of the store `name`, which `make` creates for the first subscriber. Rendering starts nothing, so a
- * component that is never mounted leaves nothing behind. Values that `make` closes over are part of the name, or only those
- * of the first subscriber apply.
+ * component that is never mounted leaves nothing behind. Values that `make` uses must be part of `name`. Otherwise the values
+ * of the first subscriber apply to all subscribers.
  */
 export function sharedSource<Value>(client: Greendot, name: string, make: () => Shared<Value>, empty: Value): Source<Value> {
   const shelf = shelfOf(client);
@@ -117,7 +117,10 @@ export function sharedSource<Value>(client: Greendot, name: string, make: () => 
   };
 }
 
-/** Return the same promise. If it is ignored, as by `onClick={() => void markRead()}`, it causes no unhandled rejection. */
+/**
+ * Return the same promise. If the caller ignores the promise, as in `onClick={() => void markRead()}`, an error causes no
+ * unhandled rejection.
+ */
 export function ignorable<Value>(promise: Promise<Value>): Promise<Value> {
   promise.catch(() => {});
   return promise;

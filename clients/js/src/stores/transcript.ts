@@ -3,7 +3,7 @@
 import { type GreendotError, type Room, type RoomMessage, showMessages, type ShownMessage } from "../index.js";
 
 const MOST_EDITS = 5_000; // edits kept for messages that may be fetched later
-const MOST_REACTIONS = 500; // reactions that may come before a page that was read before them
+const MOST_REACTIONS = 500; // reactions kept for a page that arrives later, but that the server has read earlier
 
 export interface TranscriptState<Body> {
   messages: readonly ShownMessage<Body>[];
@@ -19,13 +19,13 @@ export class Transcript<Body> {
   #keep: number;
   #put: (part: Partial<TranscriptState<Body>>) => void;
   #shown: readonly ShownMessage<Body>[] = [];
-  #oldest = Infinity; // number of the first fetched record
+  #oldest = Infinity; // lowest number of a fetched record
   #hasNewest = false; // whether the newest page was fetched
   #loading = 0; // number of the current fetch; 0 if there is none
   #loads = 0;
-  // Edits and deletions, by number. Their messages may be older than the shown ones, and fetched later.
+  // Edits and deletions, by number. The changed messages may be older than the shown messages, and fetched later.
   #edits = new Map<number, RoomMessage<Body>>();
-  #reactions = new Map<number, RoomMessage<Body>>(); // newest ones, by number
+  #reactions = new Map<number, RoomMessage<Body>>(); // newest reactions, by number
 
   constructor(room: Room<Body>, user: () => string | null, pageSize: number, keep: number, put: (part: Partial<TranscriptState<Body>>) => void) {
     this.#room = room;
@@ -36,8 +36,8 @@ export class Transcript<Body> {
   }
 
   /**
-   * Show the newest page after the first join: `page` if the join has brought it, else fetched. After a reconnect, events
-   * have delivered the newer messages.
+   * After the first join, show the newest page: `page`, the messages of the reply to the join, or a fetched page. After a
+   * reconnect, do nothing, because events deliver the newer messages.
    */
   begin(page?: readonly RoomMessage<Body>[]): void {
     if (this.#hasNewest) return;
@@ -46,7 +46,7 @@ export class Transcript<Body> {
     this.#shows(page, this.#room.head < 1);
   }
 
-  /** Fetch the newest page again, because too many messages were missed. The shown messages stay until it arrives. */
+  /** Fetch the newest page again, because too many messages were missed. The shown messages stay until the page arrives. */
   reload(): void {
     this.#forget();
     void this.#load();
@@ -66,7 +66,7 @@ export class Transcript<Body> {
 
   told(message: RoomMessage<Body>): void {
     this.#take([message], []);
-    // During the first fetch, a single message would flicker.
+    // During the first fetch, do not show a message alone: the page replaces it a moment later.
     if (this.#hasNewest || !this.#loading) this.#show();
   }
 
@@ -121,7 +121,7 @@ export class Transcript<Body> {
   }
 }
 
-/** Add a record to `kept`, and drop those that were added first above `most`. */
+/** Add a record to `kept`. If `kept` then has more than `most` records, drop the record that was added first. */
 function keepNewest<Rec extends { seq: number }>(kept: Map<number, Rec>, record: Rec, most: number): void {
   kept.set(record.seq, record);
   const [first] = kept.keys();

@@ -7,7 +7,7 @@ import { sharedSource, type Source } from "./shared.js";
 export interface TypingOptions {
   /** Locale of the text, for its plural forms. */
   locale?: string;
-  /** Phrases of the text, if it is not English. */
+  /** Phrases of the text, for a text that is not English. */
   words?: TypingWords;
 }
 

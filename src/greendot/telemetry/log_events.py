@@ -89,9 +89,7 @@ CERTIFICATE_KEPT = LogEvent(
     "certificate.kept", ERROR, "TLS certificate not reloaded: %(reason)s; the previous certificate stays in use"
 )
 SETTINGS_KEPT = LogEvent("settings.kept", ERROR, "settings not reloaded: %(reason)s; the previous settings stay in use")
-LIBRARY_SAID = LogEvent(
-    "library.said", WARNING, ""
-)  # a line that a library logged, with the level and text of the library
+LIBRARY_SAID = LogEvent("library.said", WARNING, "")  # a line of a library, with the library's own level and text
 
 # --- Redis and the store ---
 REDIS_CONNECTED = LogEvent("redis.connected", INFO, "redis %(server)s: connected", apart=("server",))

@@ -58,7 +58,7 @@ _REASONS = {
     "quiet_hours": "to delay a push: the user has quiet hours",
     "over_the_cap": "to delay a push: the user has reached the hourly limit of pushes (per_hour)",
     "unseen": "to push now: the delay is over, and the user has not seen the notification",
-    "unacknowledged": "to push now: all live deliveries were made, and no device has acknowledged the notification",
+    "unacknowledged": "to push now: no connected device has acknowledged the notification within about 8 minutes",
     "offline": "to push now: the user is offline",
     "presence_unknown": "to push now: the node could not read the presence of the user",
     "critical": "to push now: the notification is critical, so presence, quiet hours and the hourly limit do not apply",
@@ -102,7 +102,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         histogram(
             "ws_sessions_per_user",
-            "Sessions of each online user on this node at the time of the scrape: do not use rate().",
+            "Number of sessions of each online user on this node, counted anew for each scrape. So do not use rate().",
         ),
         counter(
             "ws_closed_total",
@@ -111,18 +111,20 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter("realtime_sessions_resumed_total", "Sessions that a client continued on a new connection."),
         histogram(
-            "realtime_hello_seconds", "Time from a client's hello to its welcome, including the wait for admission."
+            "realtime_hello_seconds", "Time from hello to welcome for all clients, including the wait for admission."
         ),
         histogram(
             "realtime_recovery_seconds",
-            "Time from hello to welcome for clients that continue a session, including the delivery of missed frames.",
+            "Part of realtime_hello_seconds: clients that want to continue a session. The time ends when the node "
+            "writes the welcome and the frames that the client has missed.",
         ),
         gauge("realtime_hellos_waiting", "sum", "Hellos that wait for admission."),
         counter(
             "realtime_hellos_refused_total",
             "Hellos that were not admitted. Either the queue was full, or the hello waited for 10 s, or the node "
             "refused new work. The node closes the connection with code 4003 and names a time for the next attempt. "
-            "This metric does not count hellos that a node refuses with 4003 after their admission.",
+            "This metric does not count clients that the node admitted and then closed with 4003. Reasons are an "
+            "unreachable Redis or store, missing keys for tokens, and a limit of connections.",
         ),
         counter(
             "realtime_upgrades_refused_total",
@@ -145,9 +147,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "dashboard_refused_total",
             "Sockets of the dashboard refused: no valid hello in time, a wrong key, or too many sockets.",
         ),
-        counter(
-            "realtime_refused_malformed_total", "Requests refused because they violate the rules of HTTP or WebSocket."
-        ),
+        counter("realtime_refused_malformed_total", "Refused requests that violate the rules of HTTP or WebSocket."),
         counter(
             "realtime_refused_headers_total",
             "Requests refused with status 431 because their headers exceed 16 KiB or 128 fields.",
@@ -161,9 +161,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_refused_pipelined_total",
             "Sockets closed because the client sent further HTTP requests while 8 of its requests had no response yet.",
         ),
-        counter(
-            "realtime_refused_unread_total", "Sockets closed because the client did not read HTTP responses for 10 s."
-        ),
+        counter("realtime_refused_unread_total", "Sockets closed: the client did not read HTTP responses for 10 s."),
     ),
     "Delivery": (
         counter("realtime_commands_total", "Commands received from clients."),
@@ -172,13 +170,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_socket_send_total",
             "Writes to sockets. All frames for a socket within one turn of the event loop are one write.",
         ),
-        counter(
-            "realtime_socket_send_failed_total", "Writes to sockets that failed because the connection was broken."
-        ),
+        counter("realtime_socket_send_failed_total", "Failed writes to sockets: the connection was broken."),
         gauge(
             "realtime_fanout_multiplier",
             "max",
-            "Writes to sockets for each message from the bus, over the last 15 seconds. 0: no message came.",
+            "Average number of writes to sockets for each message from the bus, within 15 s. 0: no message came.",
         ),
         gauge("realtime_send_backlog", "sum", "Writes to sockets that wait because the node had no time for them yet."),
         gauge(
@@ -194,9 +190,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "For a client that returns, the records that it has missed can exceed this limit, up to about 8 MiB.",
         ),
         counter("realtime_client_slow_total", "Times at which the send buffer of a client became half full."),
-        counter(
-            "realtime_client_slow_closed_total", "Connections closed with code 4001 because their send buffer was full."
-        ),
+        counter("realtime_client_slow_closed_total", "Connections closed with code 4001: the send buffer was full."),
         counter(
             "realtime_dropped_ephemeral_total",
             "Signals dropped because too many signals waited for a client or in a room. realtime_dropped_total "
@@ -233,7 +227,9 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_pubsub_gaps_total",
-            "Times at which this node may have missed messages, and read the state of its subscriptions again.",
+            "Interruptions of this node's subscriptions: the node lost a connection to Redis, or a part of a Redis "
+            "Cluster moved to another server. The node may have missed messages. So it reads the state of its "
+            "subscriptions again.",
         ),
         counter(
             "realtime_pubsub_unrouted_total",
@@ -249,8 +245,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         histogram(
             "realtime_bus_lag_seconds",
             "Time from the publication of a message on any node to its arrival on this node. Measured for one message "
-            "in 64, and for each beat of this node (a message to itself, once a second). Different clocks of the nodes "
-            "cause an error of at most one round trip to Redis.",
+            "in 64, and for each beat of this node (a message to itself, once a second). The nodes use the time of "
+            "Redis, so different clocks of the nodes have no effect. The error is at most one round trip to Redis.",
         ),
     ),
     "The node": (
@@ -315,8 +311,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_audited_sessions_total",
-            "Sessions that this node ended because the engine listed the sessions for this node, but the node did not "
-            "have them.",
+            "Sessions of this node in the engine that the node itself did not have. The node ended these sessions.",
         ),
         gauge(
             "presence_sweep_drift",
@@ -333,11 +328,17 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "presence_restored_sessions_total",
             "Sessions that this node wrote to the engine again, after an outage of the engine or a loss of its data.",
         ),
-        counter("realtime_resync_total", "Times at which this node read the state of its subscriptions again."),
+        counter(
+            "realtime_resync_total",
+            "Times at which this node read the state of its subscriptions again. Reasons: an interruption "
+            "(realtime_pubsub_gaps_total), a loss of data in Redis, or other nodes had declared this node dead. "
+            "Without a fault, the node reads the state about once an hour.",
+        ),
         histogram(
             "presence_recovery_seconds",
-            "Time from the end of an outage of the engine until this node had restored its sessions and had read the "
-            "state of its subscriptions again.",
+            "Duration of recoveries after an outage of the engine or a loss of its data. A recovery begins when the "
+            "engine is reachable again. It ends when the node has restored its sessions and read its subscriptions "
+            "again.",
         ),
         counter(
             "presence_spread_total",
@@ -400,12 +401,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("inbox_redelivered_total", "Notifications sent again because no device had acknowledged them."),
         counter(
             "inbox_unacknowledged_total",
-            "Notifications that the node sent for the last time and that no device acknowledged.",
+            "Notifications that no device acknowledged, although this node sent them again 10 times.",
         ),
         counter(
             "inbox_pruned_total",
             "Inboxes from which the job `retention` removed old notifications. An inbox counts once for each "
-            "commit that changed it.",
+            "transaction that changed it.",
         ),
     ),
     "Limits": (
@@ -418,7 +419,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_reading_paused_total",
-            "Times at which a connection exceeded its rate limit, and the node stopped reading for at most 1 s.",
+            "Pauses of at most 1 s in which the node did not read from a connection that had exceeded its rate limit.",
         ),
         counter(
             "realtime_flood_closed_total",
@@ -436,12 +437,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "redis_command_latency_us",
             "max",
-            "Round trip of the last measured command, on the slowest Redis server, in microseconds.",
+            "Last measured value of redis_command_seconds, on the slowest Redis server, in microseconds.",
         ),
         histogram(
             "redis_command_seconds",
-            "Round trips of commands to Redis. On each connection the node measures one write at a time. Writes that "
-            "begin before the answer to the measured write are not measured.",
+            "Round trips to Redis: from the write of a batch of commands to the answer to its last command. A batch "
+            "has all commands of one turn of the event loop. On each connection the node measures one batch at a time.",
         ),
         counter("redis_reconnects_total", "Connections to Redis that this node opened again after a loss."),
         gauge("store_up", "min", "1 if the store answered within a second when this page was requested, else 0."),
@@ -479,7 +480,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "webhooks_queues",
             "sum",
-            "Webhook queues that this node processes. Each tenant has one queue, and one node processes it.",
+            "Webhook queues that this node processes. Each tenant has one queue. Exactly one node processes a queue.",
         ),
         gauge(
             "webhooks_queue_waiting",
@@ -507,7 +508,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "outbox_shards",
             "sum",
-            "Shards (parts) of the app outbox that this node processes. One node processes each shard.",
+            "Shards (parts) of the app outbox that this node processes. Exactly one node processes a shard.",
         ),
         gauge(
             "outbox_queue_waiting",

@@ -94,7 +94,7 @@ def _server(about: str, server: RedisFacts, url: str) -> Findings:
 
 
 LONG_RECORDS = (
-    "Greendot stores the records of users in hashes of Redis. The record of a user has 40 to 120 bytes. If one record "
+    "Greendot stores the presence of users in hashes of Redis. The presence of a user has 40 to 120 bytes. If a value "
     "of a hash has more bytes than hash-max-listpack-value, the whole hash needs twice the memory."
 )
 

@@ -1,23 +1,36 @@
-"""Recovery of a node after the engine was away, lost data, or took the node for dead.
+"""Recovery of a node after an outage of the engine, after a loss, or after the node was declared dead.
 
-- The engine (Redis, for example) has records of the sessions of all nodes and of the occupants of rooms. A loss means
-  that the engine has lost some of these records.
-- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part is restored in pieces.
-- To restore a session or a room is to write what this node knows of it to the engine again (`Restorer`).
-- A topic here is a watched user or a room, with watchers or listeners on this node.
-- To hold a part is to keep showing the state of its users and rooms from before a loss.
-- An audit finds sessions of this node in the engine that the node does not have, and ends them.
+- The engine (Redis, for example) has the sessions of all nodes and the occupants of all rooms. These are its records.
+- An outage: the engine cannot be reached for a while. Its records are intact afterwards.
+- A loss: the engine has lost records, for example because a Redis server has started again without its data.
+- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part consists of pieces.
+- A topic is a user whom clients of this node watch, or a room with listeners on this node.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 
-In all three cases, the node restores its sessions and their rooms. Then the node reads its topics again and delivers
-the differences. The start has jitter, so that many nodes do not write at once.
+Words for the steps of a recovery:
 
-After a loss, the node restores the pieces of the lost part one after the other. It reports each restored piece to the
-other nodes, and holds the piece until all live nodes have reported it. If a step fails for a piece, the steps are
-repeated for this piece only.
+- To restore a session is to write its complete record to the engine again, and the rooms of the session (`Restorer`).
+  Each node restores its own sessions.
+- To hold a part is to keep showing its users and rooms as before a loss. If the sessions of a user are missing in the
+  engine, another node may still restore them. So the user must not be shown as offline yet.
+- To read a topic again is to read its state from the engine, and to deliver the differences to the clients.
+- An audit ends sessions that the engine has for this node, but that the node does not have.
 
-No step needs the store, which is the database of messages and notifications. Messages and notifications are compared
-with the store separately (`_compare`).
+After an outage, and under a new incarnation, the node restores its sessions, reads its topics again, and runs an audit.
+About once an hour, a node with the Redis engine does the same without an outage: the hourly refresh.
+
+After a loss, the node holds the lost part and restores its pieces one after the other. It reports each restored piece
+to the other nodes. When all live nodes have reported a piece, the node ends the hold of the piece and reads the topics
+of the piece again. The node does not wait for other nodes that make no progress. If a step fails for a piece, the
+recovery of this piece is repeated, without the other pieces.
+
+A recovery begins after a random time, so that many nodes do not write at once. It does not depend on the store, the
+database. While the store does not answer, a session is restored with the user's status that this node knows. If the
+node does not know the status, the session is restored later, in the background.
+
+The bus between the nodes may have lost messages and notifications, too. Both are numbered. So the node compares the
+last number that it has forwarded in each room and inbox with the last number in the store, and delivers the missing
+ones. These comparisons run beside the other steps (`_compare`).
 """
 
 from __future__ import annotations
@@ -46,23 +59,24 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 from greendot.telemetry.metrics import Metrics
 
-JITTER_S = 0.5  # longest random wait before the first batch
-# Longest time to hold a lost part, counted from the latest attempt to restore it. Usually the hold ends earlier: when
+JITTER_S = 0.5  # longest random wait before a recovery begins
+# Longest hold of a lost part, counted from the latest attempt to restore the part. Usually the hold ends earlier: when
 # all nodes have restored their sessions.
 HOLD_S = 600.0
 
 
 class RecoveryPace(Struct, frozen=True):
-    """Pace of a recovery, from the settings."""
+    """Batch size and times of recoveries, computed from the settings."""
 
-    batch: int = 500  # sessions and occupants restored in a tenth of a second
-    stale_after_s: float = 30.0  # length of an outage after which watchers get `stale`
-    # How long to hold the state of a user if another node restores the user before this node has noticed the loss.
+    batch: int = 500  # sessions, and rooms of sessions, that are restored in a tenth of a second
+    stale_after_s: float = 30.0  # length of an outage after which watched users are marked as stale
+    # Seconds for which watches and rooms hold a single user or room, if another node has restored a session of the user
+    # or in the room before this node has noticed the loss. Within this time, all nodes should restore their sessions.
     hold_s: float = 7.0
 
 
 class RecoveryServices(Struct, frozen=True):
-    """Services that a recovery restores or reads again."""
+    """Services that a recovery uses: to restore sessions, to read topics again, and to compare inboxes."""
 
     sessions: SessionService
     session_rooms: SessionRooms
@@ -93,7 +107,10 @@ class _Except(Part):
 
 
 class _Elsewhere(Part):
-    """Users of a part who have no sessions on this node. `skipped` collects those for whom `covers` found sessions."""
+    """Users of a part who have no sessions on this node.
+
+    `skipped` collects the users whom `covers` has left out because they had sessions here.
+    """
 
     def __init__(self, part: Part, registry: Registry) -> None:
         self.skipped: set[Key] = set()
@@ -110,7 +127,7 @@ class _Elsewhere(Part):
 
 
 class _Here(Part):
-    """Users of a part who have sessions on this node, and users whom `elsewhere` has skipped."""
+    """Users of a part who have sessions on this node, or had sessions here when `elsewhere` left them out."""
 
     def __init__(self, part: Part, registry: Registry, elsewhere: _Elsewhere) -> None:
         self._part = part
@@ -118,7 +135,7 @@ class _Here(Part):
         self._elsewhere = elsewhere
 
     def covers(self, tenant: str, name: str) -> bool:
-        # The last session of a skipped user may have ended since. Then the user would be in neither of the two parts.
+        # The last session of a skipped user may have ended since. The user must still be in one of the two parts.
         is_here = (tenant, name) in self._elsewhere.skipped or self._registry.sessions_of(tenant, name)
         return bool(is_here) and self._part.covers(tenant, name)
 
@@ -129,7 +146,7 @@ class Recovery:
     def __init__(
         self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
-        self.resyncs = 0  # attempts to read the topics of a part again, and recoveries from a loss that succeeded
+        self.resyncs = 0  # started recoveries without a loss, and successful recoveries after a loss
         self.ended = 0  # sessions ended by audits
         self._engine = engine
         self._parts = parts
@@ -137,12 +154,12 @@ class Recovery:
         self._pace = pace
         self._metrics = metrics
         self._restorer = Restorer(parts.sessions, parts.session_rooms, context, pace.batch)
-        self._recoveries = 0  # number of the latest recovery from a loss
+        self._recoveries = 0  # number of the latest recovery after a loss
         self._lost: dict[Part, int] = {}  # pieces being restored after a loss, each with the number of its recovery
-        self._unhealed: list[Part] = []  # lost pieces that became unreachable before they were restored
-        self._is_healing = False  # an outage or loss was logged, so its end is logged too
+        self._unhealed: list[Part] = []  # lost pieces that became unreachable before their recovery ended
+        self._is_healing = False  # True from an outage, loss or rebirth on, until the end of the recovery is logged
         self._deaths = 0  # deaths of other nodes since the last check of rooms
-        # Running comparisons with the store. The value is True if the comparison has to be repeated.
+        # Running comparisons with the store, by method and part. True: the comparison has to be repeated.
         self._comparing: dict[tuple[Callable[[Part], Awaitable[None]], Part], bool] = {}
         self.bus: BusTable = {Audit: lambda topic, message: self.audit()}
 
@@ -152,7 +169,10 @@ class Recovery:
         return self._restorer.restored
 
     def lost(self, part: Part) -> None:
-        """Start a timer, because the part cannot be reached. If it is still away then, its watchers get `stale`."""
+        """Handle an outage of a part. Its data is not lost, as far as this node knows.
+
+        If the part is still away after `stale_after_s`, its watched users are marked as stale.
+        """
         self._is_healing = True
         self._context.timers.set(self._pace.stale_after_s, self._stale, part)
 
@@ -162,7 +182,7 @@ class Recovery:
             self._context.tasks.spawn(self._parts.watching.mark_stale(away))
 
     def found(self, part: Part, *, intact: bool) -> None:
-        """Recover a part that can be reached again. With `intact` False, the engine has lost data of the part."""
+        """Recover a part that can be reached again. With `intact` False, the engine has lost records of the part."""
         unhealed, self._unhealed = self._unhealed, []
         # With `intact` False, the second `_begin` below restores the pieces within `part`.
         if again := [lost for lost in unhealed if intact or not lost.within(part)]:
@@ -173,7 +193,7 @@ class Recovery:
             self._begin(part, part.pieces())
 
     def _begin(self, part: Part, pieces: Sequence[Part]) -> None:
-        """Hold a lost part, and restore its pieces."""
+        """Hold a lost part, and start the recovery of its pieces."""
         self._is_healing = True
         self._hold(part, HOLD_S)
         self._recoveries += 1
@@ -185,19 +205,19 @@ class Recovery:
         self._parts.rooms.hold(part, seconds)
 
     def reborn(self, incarnation: str) -> None:
-        """Restore every session under the new incarnation."""
+        """Restore all sessions under a new incarnation: other nodes have declared this node dead (a rebirth)."""
         self._is_healing = True
         self._parts.sessions.incarnation = incarnation
         self._context.tasks.spawn(self._refresh(Part()))
 
     def died(self) -> None:
-        """Read the occupants of rooms again, because another node has died, and its sessions no longer count."""
+        """Read the occupants of all rooms again: another node has died, and its sessions no longer count as online."""
         self._deaths += 1
         if self._deaths == 1:
             self._context.tasks.spawn(self._check_rooms())
 
     def audit(self) -> None:
-        """Start an audit of all sessions."""
+        """Start an audit of all sessions of this node."""
         self._context.tasks.spawn(self._audit_quietly())
 
     # --- without a loss ---
@@ -205,13 +225,16 @@ class Recovery:
     async def _refresh(self, part: Part) -> None:
         """Recover a part of which the engine has lost no data.
 
-        The steps: restore the sessions, read the topics again, compare with the store, audit. If the engine becomes
-        unreachable during a step, all steps are repeated when it returns.
+        Restore the sessions, and at the same time read the topics again. Then read the watched users who have sessions
+        here, and run an audit. If the engine becomes unreachable during a step, all steps are repeated: by this method,
+        or by `found` when the engine can be reached again.
         """
-        started, is_healing = self._context.timers.now(), self._is_healing  # False for the hourly refresh
+        started = self._context.timers.now()
+        is_healing = self._is_healing  # False in the hourly refresh: it follows no outage
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
         # In the engine, users with sessions on this node may have gone offline during the outage. The restore makes
-        # them online again. Watchers on this node must see neither change, so these users are read after the restore.
+        # them online again. Watchers on this node must see neither of the two changes. So these users (`here`) are
+        # read after the restore, and only the other users are read at the same time.
         others = _Elsewhere(part, self._context.registry)
         here = _Here(part, self._context.registry, others)
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
@@ -230,7 +253,10 @@ class Recovery:
             self._log_end(started, sessions, is_healing=is_healing)
 
     def _log_end(self, started: float, sessions: int, *, is_healing: bool = True) -> None:
-        """Log the end of a recovery, except for the hourly refresh. `sessions` is the number of restored sessions."""
+        """Record the duration of a recovery and log its end. Do neither for the hourly refresh.
+
+        `sessions` is the number of restored sessions.
+        """
         took_s = self._context.timers.now() - started
         if is_healing:
             self._metrics.presence_recovery.observe(took_s)
@@ -261,18 +287,20 @@ class Recovery:
             self._log_end(started, sessions)
 
     async def _end(self, piece: Part, state: RecordsState) -> int:
-        """Report a piece that this node has restored, wait for the other nodes, and read the piece again.
+        """Report a restored piece, wait until the other nodes have reported it, and read its topics again.
 
-        Users and rooms that were lost again meanwhile are left out, because a newer recovery restores them. The result
-        is 0, because `_attempt` returns None for a failure.
+        `state` is the state of the piece's records when its restore began. Users and rooms that were lost again since
+        then are not read: a newer recovery restores and reads them. Return 0, not None: for `_attempt`, None is a
+        failure.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
         if await self._finds_ended(piece):
-            # The audit ends such a session. The user of the session may have another session, which another node has
-            # not restored yet. So wait until all nodes have noticed the loss: a node that has noticed the loss does not
-            # show the user as offline before all nodes have confirmed this.
+            # The engine still has a session that has ended here. The audit below ends the session in the engine, too.
+            # The user may have another session, which another node has not restored yet. So wait until all nodes have
+            # noticed the loss. From then on, a node shows the user as offline only after all live nodes have confirmed
+            # that they have no session of the user.
             await self._context.timers.sleep(NOTICED_S)
-            await self._audit(piece)  # before the hold of the piece ends
+            await self._audit(piece)  # while the piece is still held
         await self._engine.restored(piece, state)
         again = [other for other, number in self._lost.items() if number > self._lost[piece]]
         rest = _Except(piece, again) if again else piece
@@ -283,9 +311,9 @@ class Recovery:
         return 0
 
     async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
-        """Await a step of a piece's recovery; return the result, or None if the step failed.
+        """Await a step of a piece's recovery. Return the result of the step, or None if the step failed.
 
-        After a failure, the recovery of this piece is repeated, without the other pieces.
+        After a failure, the recovery of this piece is repeated from the beginning, without the other pieces.
         """
         try:
             return await step
@@ -297,7 +325,7 @@ class Recovery:
             self._lost.pop(piece, None)
             if piece.away() is None:
                 self._context.timers.set(AGAIN_S * random.uniform(0.5, 1), self._again, piece)
-            else:  # when the piece can be reached again, the engine does not report the earlier loss again
+            else:  # keep the piece for `found`: the engine may not report the same loss again
                 self._unhealed = [lost for lost in self._unhealed if not lost.within(piece)]
                 self._unhealed.append(piece)
             return None
@@ -308,9 +336,11 @@ class Recovery:
     # --- steps ---
 
     async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
-        """Compare messages or notifications of a part with the store as soon as the store answers.
+        """Deliver the messages or notifications of a part that the bus has lost.
 
-        If the same comparison is running already, start no second one: the running comparison is repeated.
+        `compare` finds them: it compares what this node has forwarded with the store. While the store does not answer,
+        `compare` is called again and again. If the same comparison is running already, do not start a second one, but
+        repeat the running one when it ends.
         """
         work = (compare, part)
         is_running, self._comparing[work] = work in self._comparing, True
@@ -329,11 +359,12 @@ class Recovery:
             del self._comparing[work]
 
     async def _compare_inboxes(self, part: Part) -> None:
-        # The sessions were restored before. Otherwise the engine would not send this node the messages for its users.
+        # Call this only after the sessions were restored. Before, the bus does not send notifications of their users to
+        # this node, so a comparison could miss the newest ones.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _resync(self, part: Part, users: Part) -> None:
-        """Read the watched users of `users` and the rooms of `part` again."""
+        """Read the watched users in `users` and the rooms in `part` again."""
         await self._parts.watching.resync(users, intact=True)
         await self._parts.rooms.resync(part)
 
@@ -351,17 +382,20 @@ class Recovery:
             self._deaths -= deaths
 
     async def _audit(self, part: Part) -> None:
-        # `wait` limits the pace of an audit like the pace of a restore, because after a loss all nodes audit at once.
+        # After a loss, all nodes run audits at the same time. So `wait` limits the pace of an audit as of a restore.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
 
     async def _finds_ended(self, part: Part) -> bool:
-        """Return whether the engine has sessions of this node that have ended here: the engine has lost their end."""
+        """Return whether the engine has sessions that have already ended on this node.
+
+        The engine may have lost the write of their end.
+        """
         found = False
 
         def holds(ref: SessionEpoch) -> bool:
             nonlocal found
             found = found or not self._parts.sessions.holds(ref)
-            return True
+            return True  # so this audit ends no session
 
         await self._engine.audit(holds, self._restorer.wait, part)
         return found

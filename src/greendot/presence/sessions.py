@@ -3,14 +3,16 @@
 - A session is one device of one user. It may have several connections, one after the other.
 - A session lingers after its connection has ended: it counts as online for the grace, so that its client can return.
 - The engine has a record of each session, which all nodes can read. The node of a session writes the record.
+- The store (the database) has the status that a user has set by hand, such as `busy`. The engine has a copy.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 - A session epoch (`ref`) names one connection of a session: id of the session, incarnation, number of the connection.
-- A node adopts a session of another node when the session's client resumes the session on this node.
+- A node adopts a session of another node when the client resumes the session here. The session gets a new id.
 - A loss means that the engine has lost records. A node restores a session by writing the complete record again.
+- An audit ends sessions that the engine has for this node, but that the node does not have.
 - A foreign protocol is the protocol of another product (package `compat`).
 
-The engine may be away at any of these steps. A failed write is not queued: a retry writes the state that the session
-has at the time of the retry.
+The engine may be away when a session is opened, resumed, becomes idle, lingers or ends. A failed write is not queued:
+a retry writes the state that the session has at the time of the retry.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ from greendot.protocol.commands import Hello
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
 PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
-# Shortest rest of a grace after an outage of the engine, in ms; never longer than the whole grace. Clients that were
-# refused during the outage return earlier: after `hello.RETRY_MS`.
+# Minimum ms for which a session lingers after an outage of the engine, or its whole grace if the grace is shorter.
+# Clients that were refused during the outage return earlier: after `hello.RETRY_MS`.
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # seconds within which all nodes notice a loss
-MOST_IN_DOUBT = 1_000  # sessions in doubt (see `_hold_in_doubt`); each failed attempt to resume may add a session
+MOST_IN_DOUBT = 1_000  # maximum number of sessions in doubt (see `_hold_in_doubt`); each failed resume may add one
 
 
 class SessionPeriods(Struct, frozen=True):
@@ -62,15 +64,16 @@ class Opened(NamedTuple):
 
     session: Session
     resumed: bool  # whether the session existed before this connection
-    status_known: bool  # whether the engine knows the user's status; also True if the engine is away
+    status_known: bool  # whether the engine has the user's status; also True if the engine is away
     is_unread: bool  # whether this node does not know the user's status
 
 
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    The engine itself ends sessions whose grace is over. An audit (`connect.recovery`) finds sessions of this node in
-    the engine that the node does not have, and ends them.
+    With each verb about a user (such as `touch` or `leave`), the engine ends the sessions of the user whose grace is
+    over. When a grace ends, the node calls `leave`, so that the engine ends the session at once. If the node has died,
+    a later verb or a periodic sweep of the engine ends the session.
     """
 
     def __init__(
@@ -98,8 +101,8 @@ class SessionService:
         self._recorder = context.recorder
         self._periods = periods
         self._coming: set[str] = set()  # new ids of sessions that this node is adopting
-        self._postponed: set[SessionEpoch] = set()  # sessions whose end waits until all nodes have noticed a loss
-        self._in_doubt: set[str] = set()  # new ids of sessions that the node may have adopted: see `_hold_in_doubt`
+        self._postponed: set[SessionEpoch] = set()  # sessions whose end waits: see `_may_write`
+        self._in_doubt: set[str] = set()  # new ids of sessions that this node may have adopted: see `_hold_in_doubt`
         self._due = self._check  # one bound method, shared by the timers of all connections
 
     # --- opening ---
@@ -107,10 +110,9 @@ class SessionService:
     async def open(self, connection: Connection, grants: Grants, hello: Hello) -> Opened:
         """Open or resume the session of a connection.
 
-        If the engine does not know the user's status, other users see the user offline until `show`. Otherwise other
-        users see at once that the user is online.
-
-        Raise EngineUnavailable if the engine is away and `accept_when_away` is False.
+        If the engine does not have the user's status, other users see the user as offline until `show` is called.
+        Otherwise other users see the user's new state at once. Raise EngineUnavailable if the engine is away and
+        `accept_when_away` is False.
         """
         session = None
         if hello.resume is not None and (wanted := hello.resume.session) is not None:
@@ -126,23 +128,25 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity, so an idle session stays idle. The engine may have no value to keep: it has
-            # ended the session if another session of the device was opened meanwhile. So `idle` is passed.
+            # A reconnect is no activity, so an idle session stays idle. The engine cannot always keep `idle` by itself:
+            # it has ended the session if another session of the device was opened meanwhile. So pass `idle`.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
                 self._refuse(session, connection, resumed)
                 raise
-            return Opened(session, resumed, status_known=True, is_unread=is_unread)  # the session is written later
-        session.confirmed = session.confirmed or session.ref is ref  # `ref` is new if the client has resumed meanwhile
+            return Opened(session, resumed, status_known=True, is_unread=is_unread)  # the recovery writes the session
+        # If the client has resumed meanwhile, `session.ref` is a newer epoch, which this touch does not confirm.
+        session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_unread)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
-        """Copy the user's status to the engine if the engine does not know it, so that other users see the user.
+        """Make an opened session visible to other users, and apply the token's name and info.
 
-        If the engine knows the status, read it unless this node knows it: from the store, if the engine is away. Then
-        apply the token's name and info. Raise EngineUnavailable like `open`, and StoreUnavailable.
+        If the engine does not have the user's status, copy the status from the store to the engine. Otherwise read the
+        status if this node does not know it: from the engine or, while the engine is away, from the store. Raise
+        EngineUnavailable as `open` does. Raise StoreUnavailable if the store is needed and does not answer.
         """
         session = opened.session
         try:
@@ -159,7 +163,7 @@ class SessionService:
         await self._profiles.claim(session)
 
     async def renew(self, session: Session, before: Grants) -> None:
-        """Apply the new token's name and info; `before` are the old grants. Raise StoreUnavailable on failure."""
+        """Apply the name and info of a new token. `before` are the old grants. Raise StoreUnavailable on failure."""
         if session.grants.name not in (None, before.name):
             try:
                 name = session.grants.name
@@ -187,7 +191,6 @@ class SessionService:
             self._forget(session)
 
     def _next_ref(self, session: Session) -> SessionEpoch:
-        """Return the epoch of the session's next connection. Each session counts its own: numbers stay short."""
         return SessionEpoch(session.id, self.incarnation, session.ref.conn + 1)
 
     def _resumable(self, grants: Grants, wanted: str) -> Session | None:
@@ -201,10 +204,7 @@ class SessionService:
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello, wanted: str) -> Session | None:
-        """Adopt a session of another node under a new id; return None if there is no session to adopt.
-
-        The other node closes the old connection of the session, if there is one.
-        """
+        """Adopt a session of another node under a new id. Return None if there is no session to adopt."""
         if wanted in self._registry.sessions:
             return None  # the session is on this node, and `_resumable` has refused it
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
@@ -214,10 +214,10 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                # The command was sent only if the engine was reachable.
+                # If the engine was away already, the verb was not sent, and nothing is in doubt.
                 if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:
                     self._hold_in_doubt(grants, hello, ref)
-                raise  # opening a new session of the device would end the session that the client can resume later
+                raise  # a new session of the device would end the session, which the client can still resume later
             return None
         finally:
             self._coming.discard(ref.session)
@@ -234,10 +234,10 @@ class SessionService:
         return session
 
     def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
-        """Keep a session in doubt: the engine did not answer, and may or may not carry out the adoption.
+        """Keep a session in doubt: the engine has not answered, and may or may not carry out the adoption.
 
-        `holds` returns True for a session in doubt, so that the audit after the outage does not end the session: the
-        user would go offline. The session is added to the registry only when the engine confirms the adoption: all
+        `holds` returns True for a session in doubt. Otherwise the audit after the outage would end the session, and the
+        user would go offline. The session is added to the registry only when the engine has confirmed the adoption. All
         sessions in the registry are restored, and a session that was not adopted must not be restored.
         """
         now = self._timers.now()
@@ -253,7 +253,7 @@ class SessionService:
         self._tasks.spawn_brief(self._settle_doubt(session))
 
     async def _settle_doubt(self, session: Session) -> None:
-        """Let a session in doubt linger if the engine has carried out the adoption. Otherwise forget the session."""
+        """Let a session in doubt linger. If the engine does not know the session, the adoption failed: forget it."""
         assert session.leaving is not None
         session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         left_ms, silent_ms = session.leaving.since(self._timers.now())
@@ -282,15 +282,14 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def expect_frames(self, connection: Connection) -> None:
-        """Set the timer for the silence of a connection of a foreign protocol, which may never have a session."""
+        """Set the timer for silence of a client of a foreign protocol. The connection may never have a session."""
         connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
-        """Set the connection's only timer to the earliest deadline.
+        """Set the connection's only timer to the earliest of its deadlines: dead, token expired, idle, or ping due.
 
-        If the connection has a timer that fires before this deadline, the timer stays: `_check` then sets a new one. So
-        nothing needs to be done when a deadline moves to a later time. A hello usually sets no timer either, because
-        the timer of `expect_hello` fires earlier.
+        If the connection has a timer that fires earlier, the timer stays: when it fires, `_check` sets the next one. So
+        a deadline that moves to a later time costs nothing. After a hello, the timer of `expect_hello` usually stays.
         """
         session = connection.session
         if session is None or connection.closing:
@@ -311,7 +310,7 @@ class SessionService:
         connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
 
     def rearm(self, session: Session) -> None:
-        """Set the timer again after a change to active or a new token: the next deadline may be earlier."""
+        """Set the timer again, because the session became active or has a new token: a deadline may be earlier now."""
         if session.connection is not None:
             self._arm(session.connection)
 
@@ -348,7 +347,7 @@ class SessionService:
         return connection.received_at + self._periods.dead_after * PING_AFTER
 
     def _foreign_due_in(self, connection: Connection) -> float:
-        """Return the seconds until a silent client of a foreign protocol gets a ping, or counts as dead after that."""
+        """Return the seconds until a silent client of a foreign protocol gets a ping or, after a ping, is closed."""
         now, ping_at = self._timers.now(), self._ping_at(connection)
         due_at = connection.received_at + self._periods.dead_after if has_come(ping_at, now) else ping_at
         return max(0.0, due_at - now)
@@ -392,7 +391,7 @@ class SessionService:
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         if left_ms and not session.confirmed:
             # The engine may not know this session epoch, and would answer that the session has ended. So restore the
-            # session first. `restore` uses `asyncio.timeout`, which `spawn_brief` does not allow.
+            # session first. `restore` uses `asyncio.timeout`, which needs a task: `spawn_brief` may have made none.
             self._tasks.spawn(self._restore_lingering(session))
             return
         try:
@@ -406,9 +405,9 @@ class SessionService:
     async def _may_write(self, session: Session, ref: SessionEpoch) -> bool:
         """Return whether the caller may write that the session lingers or has ended.
 
-        If the session ends while lost sessions are being restored, wait for `NOTICED_S` first. Before that, a node that
-        has not noticed the loss would show the user as offline, although another session of the user may be lost.
-        Return False if the session got a new connection during the wait, or if another call is waiting already.
+        The end of a session waits for `NOTICED_S` while lost sessions of the user may be missing in the engine.
+        Otherwise, a node that has not noticed the loss yet would show the user as offline, although the user may have
+        another session. Return False if another call waits already, or if the client has returned during the wait.
         """
         if session.leaving is None or session.leaving.since(self._timers.now())[0]:
             return True
@@ -432,21 +431,22 @@ class SessionService:
             return
         is_back = session.connection is not None
         if self._registry.sessions.get(session.id) is session and not session.confirmed and not is_back:
-            self._later(self._linger_again, session)  # the grace ended before the session was written
+            self._later(self._linger_again, session)  # the grace ended before the restore: write the end
 
     def _linger_again(self, session: Session) -> None:
-        """Retry the write after the engine was away."""
+        """Write again that the session lingers, because the last attempt has failed."""
         if session.connection is not None:
             return  # the client has returned meanwhile
         if session.leaving is not None:
-            # The client could not return while the engine was away. Leave it time for its next attempt.
+            # The client could not return while the engine was away, and needs time for its next attempt.
             session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
-        """Handle the engine's answer to a linger or a leave: the remaining ms of the grace, or None if there is none.
+        """Handle the engine's answer to a linger or a leave: `remaining`, the ms of the grace that remain.
 
-        With None, the session has ended in the engine, or the engine does not know the session epoch.
+        0: this linger has ended the session. None: the session has ended, by this leave or earlier, or the engine does
+        not know the session epoch.
         """
         if session.ref is not ref or session.connection is not None:  # the session has a new connection
             return
@@ -463,7 +463,7 @@ class SessionService:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 
     async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
-        """Write an ended session to the engine, which may have lost it, and end it there: watchers receive the end."""
+        """Write a session that the engine may have lost, and end it there, so that watchers receive the end now."""
         await self._timers.sleep(NOTICED_S)  # see `_may_write`
         try:
             manual = await self._statuses.to_restore(session.key)
@@ -474,7 +474,7 @@ class SessionService:
             pass  # watchers receive the end when all nodes have restored their sessions
 
     def _may_be_lost(self, session: Session) -> bool:
-        """Return whether the engine may have lost this session, which is missing there. Otherwise it has ended."""
+        """Return whether the engine may have lost this session, which is missing there. If not, it has ended."""
         if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
             return False
         return self._engine.is_restoring(*session.key)
@@ -502,9 +502,9 @@ class SessionService:
     def prolong(self, session: Session, seconds: float) -> None:
         """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        A node has refused a new hello of the session's client, and has asked the client to return after `seconds`. If
-        the session still has its old connection, only `held_until` is set. When the old connection ends, `lost`
-        prolongs the grace accordingly, unless the grace is 0.
+        The client wants to resume the session but has to wait, because a node is busy or has refused the hello. If the
+        session still has its old connection, only `held_until` is set. When the old connection ends, `lost` reads
+        `held_until` and prolongs the grace, unless the grace is 0.
         """
         now = self._timers.now()
         if session.connection is not None:
@@ -541,8 +541,8 @@ class SessionService:
         except EngineUnavailable:
             if session.ref is not ref or session.leaving is None:
                 return
-            # Retry with a linger of zero length, not with another leave. A leave does not end the session if the
-            # engine has lost its linger. The linger changes nothing if another node has ended the session meanwhile.
+            # Retry with a linger of length 0. A leave ends a session only after the deadline that a linger has written,
+            # and the engine may have lost this deadline. If the session has already ended, the linger changes nothing.
             now = self._timers.now()
             session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
             self._later(self._linger_again, session)
@@ -559,7 +559,7 @@ class SessionService:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Return whether this node has the session, is adopting it, or has it in doubt. Audits end other ones."""
+        """Return whether this node has the session, is adopting it, or has it in doubt. If not, an audit ends it."""
         return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
@@ -574,8 +574,8 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            # The grace is over, and `_linger` or `_leave` writes the end of the session. Until then, the engine may
-            # still show the session: after a failover, a Redis replica has older records. These lack the newest status.
+            # The grace is over, and `_linger` or `_leave` writes the end. Until then, the engine may still show the
+            # session, but without the newest status: after a failover, a Redis replica has older records.
             await self._engine.set_status(*session.key, manual)
             return
         if session.ref.incarnation != self.incarnation:

@@ -2,22 +2,26 @@
 
 - An occupant is a user with a session in the room, on any node. The engine has the occupants of all rooms.
 - A listener is a connection on this node that gets the frames of the room. A viewer is a user with a listener.
+- A reader is the user for whom a query is answered.
 - A hider is a user whom some other users do not see in rooms.
-- A reading is one read of the occupants from the engine, with the messages that arrive during the read.
-- A held room keeps its occupants after the engine has lost some of them, until all nodes have restored their sessions.
+- A reading is one read of the occupants from the engine. It also collects the users who enter or leave meanwhile.
+- A loss means that the engine has lost occupants or sessions. The nodes then restore them: each node writes its own
+  sessions, and the rooms of these sessions, to the engine again.
+- A held room keeps its occupants after a loss, until all nodes have restored their sessions.
+- In a large room (`large`), listeners get the number of occupants instead of an event for each user.
 
-The node keeps a copy of the occupants. The copy is read when the room is opened, updated by the engine's messages, and
-read again when a message may have been missed or a node has died. A query therefore costs no engine read. Each node
-announces the differences to its own listeners.
+The node keeps a copy of the occupants. It makes the copy when the room is opened on this node, and updates the copy by
+the engine's messages. It reads the occupants again when a message may have been missed, or when a node has died. So a
+query needs no read from the engine. Each node announces the differences to its own listeners.
 
-In a counted room, the node keeps only the number of occupants, because the listeners get only the number. Queries then
-read a page from the engine. The node also knows the hiders in the room: the number for a viewer leaves out the hiders
-whom the viewer does not see. A tenant may have rules for which the node cannot list all hiders
-(`VisibilityCache.lists_hiders`), for example if users see only their contacts. Then the node always keeps a copy.
+A counted room is a large room without a copy: the node keeps only the number of occupants, and queries read a page from
+the engine. The node also keeps the hiders in the room, because the number for a viewer leaves out the hiders whom the
+viewer does not see. In some tenants, the node cannot list all hiders (`VisibilityCache.lists_hiders`), for example if
+users see only their contacts. Then the node keeps a copy of every room.
 
-A reading decides by one limit whether the room is counted: `_most_copied`. Between readings, a room changes only far
-from this limit. A copy that grows becomes a number at twice the limit. A counted room that shrinks gets a copy at half
-the limit. So a room near the limit does not change back and forth.
+After a reading, the room is counted if it has more than `_most_copied` occupants; otherwise the node makes a copy.
+Between readings, users enter and leave. Then a room with a copy becomes counted only above twice the limit, and a
+counted room gets a copy only at half of the limit or below. So a room near the limit does not change back and forth.
 """
 
 from __future__ import annotations
@@ -45,11 +49,11 @@ from greendot.visibility.cache import VisibilityCache
 
 RETRY_S = 1.0  # seconds until profiles and visibility facts are read again after the store failed
 MOST_COPIED = 1_000  # occupants that one command of the engine returns; a room with more is usually counted
-HIDERS = 500  # users looked for in one read of the engine
+HIDERS = 500  # maximum number of hiders that one read of the engine looks for in a room
 
 
 class CountedUsers(Collection[str]):
-    """Occupants of a counted room: the number of all, and the hiders among them. Only the hiders can be listed."""
+    """Occupants of a counted room: their number, and the hiders among them. An iteration yields only the hiders."""
 
     __slots__ = ("hiders", "total")
 
@@ -76,10 +80,10 @@ def present_reply(
     *,
     stale: bool = False,
 ) -> PresentReply:
-    """Return a page of users by id, and the number of all users.
+    """Return a page of at most `limit` users, beginning after the id `after`, and the number of all users.
 
-    `also` is a further user who is not in `ordered`. `count` is the number of all users except `also`, if `ordered`
-    does not contain all of them.
+    `ordered` has the users, sorted by id. `also` is a further user, who is not in `ordered`. If `ordered` has only some
+    of the users, `count` is the number of all users except `also`.
     """
     at = 0 if after is None else bisect_right(ordered, after)
     users = [*ordered[at : at + limit]]
@@ -127,16 +131,16 @@ class RoomOccupancy(RoomAnnouncer):
         self._engine = engine
         self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
-        # Users who have entered but are not shown yet, each with the display name. The node is still reading their
+        # Users who have entered but are not in the copy yet, each with the display name: the node still reads their
         # profiles, and the facts that decide who sees them.
         self._unknown: dict[str, str | None] = {}
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
-        self._reads = self._newest = 0  # numbers of two readings: the latest begun, and the latest applied
+        self._reads = self._newest = 0  # numbers of the latest reading that has begun, and of the latest one applied
         # Readings under way, by number. Each has the users who have entered (True) or left (False) since it began.
         self._readings: dict[int, dict[str, bool]] = {}
         self._held_until = float("-inf")  # monotonic seconds
         self._left: set[str] = set()  # users who have left while the room is held, unless they entered again
-        self.stale = False  # occupants may be missing: they were read while lost sessions were being restored
+        self.stale = False  # True if occupants may be missing, because nodes were restoring sessions during the reading
 
     @property
     def _users(self) -> set[str] | CountedUsers:
@@ -150,22 +154,24 @@ class RoomOccupancy(RoomAnnouncer):
 
     @property
     def is_counted(self) -> bool:
-        """Return whether the node knows only the number of occupants."""
+        """Return whether the node has no copy, but only the number of occupants and the hiders among them."""
         return isinstance(self._users, CountedUsers)
 
     def count(self, reader: str, total: int | None = None) -> int:
         """Return the number of occupants whom `reader` sees, including the reader.
 
-        `total` is the number of all occupants as returned by `count_with`. None: use the number that the node knows.
+        `total` is the number of all occupants of a counted room, read just before by `count_with`. With None, use the
+        number that the node knows.
         """
         if total is not None:
             return total - (len(self._users) - self.room_view.count(reader))
         return self.room_view.count(reader) + (self.unseen(reader) is not None)
 
     async def count_with(self, reader: str) -> int | None:
-        """Return the number of all occupants of a counted room, including `reader`, who may be joining.
+        """Read the number of all occupants of a counted room, including hiders and `reader`, who may be joining.
 
-        Return None if the node has a copy. The number includes hiders; `count` subtracts them.
+        Return None if the room is not counted. If the engine is away or the room is held, return the number that the
+        node knows.
         """
         if not self.is_counted:
             return None
@@ -177,21 +183,21 @@ class RoomOccupancy(RoomAnnouncer):
 
     @property
     def users(self) -> Collection[str]:
-        """Return all occupants, visible to a listener or not. Of a counted room, only the hiders can be listed."""
+        """Return all occupants, including those whom no listener sees. In a counted room, see `CountedUsers`."""
         return self._users
 
     def ordered(self) -> Sequence[str]:
-        """Return all occupants, sorted by id."""
+        """Return all occupants, sorted by id. In a counted room, return only the hiders."""
         if self._order is None:
             self._order = sorted(self._users)
         return self._order
 
     def is_viewer(self, reader: str) -> bool:
-        """Return whether the reader listens on this node: only then is the reader's view known here."""
+        """Return whether the reader has a listener on this node. The room view knows only what such users see."""
         return bool(self._devices(reader))
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
-        """Return a page of the occupants visible to a viewer, and the number of all visible ones."""
+        """Return a page of the occupants whom a viewer sees, and their number. The room must not be counted."""
         ordered, sees = self.ordered(), self.room_view.sees
         at = 0 if after is None else bisect_right(ordered, after)
         seen = (ordered[number] for number in range(at, len(ordered)) if sees(reader, ordered[number]))
@@ -199,7 +205,11 @@ class RoomOccupancy(RoomAnnouncer):
         return present_reply(some, self.unseen(reader), after, limit, count, stale=self.stale)
 
     def unseen(self, reader: str | None) -> str | None:
-        """Return the reader if present but unseen by all other users (invisible, or about to enter); None otherwise."""
+        """Return the reader if the reader has a listener here but is not in the copy. Otherwise return None.
+
+        Such a reader is invisible or about to enter, and is an occupant only for their own devices. In a counted room,
+        always return None.
+        """
         if reader is None or self.is_counted or reader in self._users:
             return None
         return reader if self._devices(reader) else None
@@ -207,8 +217,8 @@ class RoomOccupancy(RoomAnnouncer):
     async def read(self) -> None:
         """Read the occupants from the engine and announce the differences.
 
-        Do nothing while the room is held: a user may be missing because no node has restored the user's sessions yet.
-        If a reading that began later was applied first, discard this reading.
+        Do nothing while the room is held: users may be missing in the engine, because their sessions are not restored
+        yet. Discard the result if a later reading was applied meanwhile.
         """
         if self.is_held:
             return
@@ -250,16 +260,19 @@ class RoomOccupancy(RoomAnnouncer):
 
     @property
     def _most_copied(self) -> int:
-        """Return the number of occupants up to which listeners may get events of users, so that a copy is needed."""
+        """Return the number of occupants up to which a reading makes a copy.
+
+        Up to `_large` occupants, listeners may get events of single users, so the node needs a copy.
+        """
         return max(MOST_COPIED, self._large)
 
     @property
     def _needs_copy(self) -> bool:
-        """Return whether the node cannot list all hiders, and so keeps a copy of any size."""
+        """Return whether the node keeps a copy of any size, because it cannot list all hiders."""
         return not self._visibility.lists_hiders(self._tenant)
 
     async def _hiders_inside(self) -> set[str]:
-        """Read which hiders are in the room, including users who begin to hide during the read."""
+        """Read from the engine which hiders are in the room, including users who begin to hide during the read."""
         inside, asked = set[str](), set[str]()
         while not self._needs_copy and (more := [*({*self._visibility.hiders(self._tenant)} - asked)]):
             asked.update(more)
@@ -274,10 +287,10 @@ class RoomOccupancy(RoomAnnouncer):
         return inside
 
     def _count(self, total: int, hiders: set[str], meanwhile: Mapping[str, bool]) -> None:
-        """Keep only the number of occupants, and the hiders among them.
+        """Replace the copy, or the earlier number, by a new number of occupants and the hiders among them.
 
-        While lost sessions are being restored, the number can only grow. `meanwhile` has the users who have entered
-        or left since the reading began: it overrides `hiders`.
+        While nodes restore sessions (`stale`), the number does not fall: occupants may be missing in the engine.
+        `meanwhile` has the users who have entered or left since the reading began, so it is newer than `hiders`.
         """
         known, before = (
             len(self._users),
@@ -296,9 +309,9 @@ class RoomOccupancy(RoomAnnouncer):
             self._counting.soon(self._announce_count)
 
     async def find(self, users: Collection[str] | None) -> None:
-        """Read which of these users are in a counted room, because the users may have begun to hide.
+        """Read which of these users are in a counted room, and add them to its hiders: they may have begun to hide.
 
-        With None, read this for all hiders.
+        With None, do this for all hiders of the tenant.
         """
         if isinstance(self._users, CountedUsers):
             if self._needs_copy:
@@ -310,15 +323,15 @@ class RoomOccupancy(RoomAnnouncer):
                 inside = await (self._hiders_inside() if users is None else self._inside([*users]))
             finally:
                 del self._readings[number]
-            if self._users is known:  # otherwise another reading has replaced the number meanwhile
+            if self._users is known:  # otherwise a reading has replaced the number meanwhile
                 known.hiders |= {user for user in inside if meanwhile.get(user, True)}
             else:
                 await self.find(users)
 
     async def _copy(self, users: list[str], number: int) -> None:
-        """Replace the number of occupants by a copy. `users` are sorted by id.
+        """Make a copy of the occupants. `users` are sorted by id.
 
-        Listeners get only the new number, and no events of single users.
+        Listeners, if any, get only the new number of occupants, and no events of single users.
         """
         async for some in self._context.slices.cut(users):
             if self._is_superseded(number):
@@ -338,10 +351,10 @@ class RoomOccupancy(RoomAnnouncer):
             self._deliver_count(only_new=True)
 
     async def _compare(self, found: set[str], number: int, *, is_known: bool) -> None:
-        """Apply the differences to the copy, in slices."""
+        """Apply the differences between a reading and the copy to the copy, in slices."""
         meanwhile, known = self._readings[number], {*self._users}
         self._order = None
-        # While lost sessions are being restored, a user may be missing from the reading without having left.
+        # While nodes restore sessions, a user who is missing in the reading may still be in the room.
         different = found - known if self.stale else found ^ known
         async for users in self._context.slices.cut([*different]):
             if self._is_superseded(number):
@@ -355,9 +368,9 @@ class RoomOccupancy(RoomAnnouncer):
             self._unknown = {user: name for user, name in self._unknown.items() if user in stay}
 
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
-        """Add or remove a user, as a reading has found.
+        """Add or remove a user who differs between a reading and the copy.
 
-        `is_known` is whether the profile and the visibility facts of the user were read.
+        `is_known` is whether the node has read the user's profile, and the facts that decide who sees the user.
         """
         if not is_there:
             self._leave(user)
@@ -367,19 +380,19 @@ class RoomOccupancy(RoomAnnouncer):
             self._arrive(user)
 
     def hold(self, seconds: float) -> None:
-        """Keep all occupants for `seconds`, because the engine has lost some and the nodes restore their sessions."""
+        """Hold the room for `seconds` after a loss: keep all occupants while the nodes restore their sessions."""
         self._held_until = self._context.timers.now() + seconds
         self._left.clear()
 
     @property
     def is_held(self) -> bool:
-        """Return whether the occupants are kept, because the engine may lack some."""
+        """Return whether the room is held: the engine may lack occupants, so all occupants are kept."""
         return not has_come(self._held_until, self._context.timers.now())
 
     # --- from the bus ---
 
     def receive(self, message: Entered | Left) -> bool:
-        """Apply a message; return whether it shows a loss in the engine that this node has not noticed yet."""
+        """Apply a message of the engine. Return whether it shows a loss that this node has not noticed yet."""
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
@@ -397,7 +410,7 @@ class RoomOccupancy(RoomAnnouncer):
         return message.restored and was_there and not self.is_held
 
     def left_meanwhile(self, user: str) -> None:
-        """Remember a user whose last known session has left while the room is held.
+        """Record that a user has left while the room is held, as far as the engine knows.
 
         The user stays an occupant for now, because the engine may have lost other sessions of the user.
         """
@@ -406,15 +419,15 @@ class RoomOccupancy(RoomAnnouncer):
         self._left.add(user)
 
     def confirm_left(self, user: str) -> None:
-        """Remove a user of `left_meanwhile`, because all nodes have confirmed that no session of the user is inside.
+        """Remove a user who was recorded by `left_meanwhile`, unless the user has entered again.
 
-        Do nothing if the user has entered again meanwhile.
+        Call this when all nodes have confirmed that they have no session of the user in the room.
         """
         if user in self._left:
             self._leave(user)
 
     def _hider_moved(self, hiders: set[str], user: str, *, entered: bool) -> None:
-        """Add or remove a user in the hiders of a counted room, if the user is a hider."""
+        """Add a hider who has entered a counted room to its hiders, or remove a hider who has left."""
         if entered and user not in hiders and self._visibility.is_hider(self._tenant, user):
             hiders.add(user)
             self.room_view.appears(user)
@@ -429,7 +442,7 @@ class RoomOccupancy(RoomAnnouncer):
     # --- visibility ---
 
     def _arrive(self, user: str, name: str | None = None) -> None:
-        """Add a user as soon as the node knows the user's profile, and the facts that decide who sees the user."""
+        """Add a user to the copy as soon as the node knows the profile, and the facts that decide who sees the user."""
         if user in self._users or self._is_known(user):
             self._enter(user, name)
         elif user not in self._unknown:
@@ -467,7 +480,7 @@ class RoomOccupancy(RoomAnnouncer):
                 self._users, self._order = CountedUsers(len(self._users), hiders), None
 
     def _leave(self, user: str) -> None:
-        # A user with a session in the room on this node stays: the engine may not know this session yet.
+        # A user with a session in the room on this node stays: the engine may not have this session yet.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.pop(user, None)
@@ -485,7 +498,7 @@ class RoomOccupancy(RoomAnnouncer):
         return self._entered(user) if seen else RoomLeft(self._room, user)
 
     def _entered(self, user: str, name: str | None = None) -> RoomEntered:
-        """Return the event with the user's profile, and the name of the token if the profile has none."""
+        """Return the event with the user's profile. If the profile has no name, use the name of the token."""
         profile = self._profiles.of(self._tenant, user)
         return RoomEntered(self._room, user, shown_name(profile, name or self._name_here(user)), profile.wire)
 
@@ -502,16 +515,16 @@ class RoomOccupancy(RoomAnnouncer):
             self._context.hub.offer(self._channel, frame, key=key, skip=self.room_view.blind(user))
 
     def _announce_count(self) -> None:
-        """Send each listener the count of visible occupants. In a counted room, read the number first."""
+        """Send each listener the number of occupants whom the listener sees. In a counted room, read it first."""
         if self.is_counted:
             self._context.tasks.spawn(self._recount())
         else:
             self._deliver_count()
 
     async def _recount(self) -> None:
-        """Read the number of occupants and send it.
+        """Read the number of occupants of a counted room, and send it to the listeners.
 
-        Read the occupants instead if the room has become small, or if the node can no longer list all hiders.
+        If the room has become small, or if the node can no longer list all hiders, make a copy instead.
         """
         try:
             found = await self._engine.present_page(self._tenant, self._room, None, 0)
@@ -527,7 +540,10 @@ class RoomOccupancy(RoomAnnouncer):
         self._deliver_count()
 
     def _deliver_count(self, *, only_new: bool = False) -> None:
-        """Send each listener the count of visible occupants. Invisible listeners count themselves in addition."""
+        """Send each listener the number of occupants whom the listener sees.
+
+        The number for an invisible user includes this user. With `only_new`, send only changed numbers.
+        """
         hidden = [user for user in self._statuses.invisible(self._tenant) if self._devices(user)]
         key = RoomKey(self._room, (self.ROLE,))
         self.room_view.deliver_count(self._count_frame, key, hidden, 1, only_new=only_new)

@@ -7,30 +7,30 @@
 - A topic is a user whom clients of this node watch, or a room with listeners on this node.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 
-Words for the steps of a recovery:
+Steps of a recovery:
 
-- To restore a session is to write its complete record to the engine again, and the rooms of the session (`Restorer`).
-  Each node restores its own sessions.
-- To hold a part is to keep showing its users and rooms as before a loss. If the sessions of a user are missing in the
-  engine, another node may still restore them. So the user must not be shown as offline yet.
-- To read a topic again is to read its state from the engine, and to deliver the differences to the clients.
-- An audit ends sessions that the engine has for this node, but that the node does not have.
+- Restore: write the complete record of a session, and the rooms of the session, to the engine again (`Restorer`). Each
+  node restores its own sessions.
+- Hold: keep showing the users and rooms of a part as before a loss. If a session is missing in the engine, another node
+  may still restore this session. So the user must not be shown as offline yet.
+- Read a topic again: read its state from the engine, and deliver the differences to the clients.
+- Audit: end the sessions that the engine has for this node, but that this node does not have.
+- Compare (`_compare`): deliver the messages and notifications that the bus between the nodes has lost. The messages of
+  a room and the notifications of an inbox are numbered. The node compares the last number that it has forwarded with
+  the last number in the store (the database). Comparisons run beside the other steps.
 
 After an outage, and under a new incarnation, the node restores its sessions, reads its topics again, and runs an audit.
 About once an hour, a node with the Redis engine does the same without an outage: the hourly refresh.
 
-After a loss, the node holds the lost part and restores its pieces one after the other. It reports each restored piece
-to the other nodes. When all live nodes have reported a piece, the node ends the hold of the piece and reads the topics
-of the piece again. The node does not wait for other nodes that make no progress. If a step fails for a piece, the
-recovery of this piece is repeated, without the other pieces.
+After a loss, the node holds the lost part and restores its pieces one after the other. The node reports each restored
+piece to the other nodes. When all live nodes have reported a piece, the node ends the hold of the piece and reads the
+topics of the piece again. The node does not wait for nodes that make no progress. If a step fails for a piece, only the
+recovery of this piece is repeated.
 
-A recovery begins after a random time, so that many nodes do not write at once. It does not depend on the store, the
-database. While the store does not answer, a session is restored with the user's status that this node knows. If the
-node does not know the status, the session is restored later, in the background.
+A recovery begins after a random time, so that many nodes do not write at once.
 
-The bus between the nodes may have lost messages and notifications, too. Both are numbered. So the node compares the
-last number that it has forwarded in each room and inbox with the last number in the store, and delivers the missing
-ones. These comparisons run beside the other steps (`_compare`).
+If the store does not answer, the recovery goes on. A session is then restored with the user's status that this node
+knows. If the node does not know the status, the session is restored in the background, when the store answers again.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class RecoveryPace(Struct, frozen=True):
 
     batch: int = 500  # sessions, and rooms of sessions, that are restored in a tenth of a second
     stale_after_s: float = 30.0  # length of an outage after which watched users are marked as stale
-    # Seconds for which watches and rooms hold a single user or room, if another node has restored a session of the user
-    # or in the room before this node has noticed the loss. Within this time, all nodes should restore their sessions.
+    # If another node restores a session before this node has noticed the loss, this node holds the session's user and
+    # rooms for this number of seconds. Within this time, all nodes should restore their sessions.
     hold_s: float = 7.0
 
 
@@ -109,7 +109,7 @@ class _Except(Part):
 class _Elsewhere(Part):
     """Users of a part who have no sessions on this node.
 
-    `skipped` collects the users whom `covers` has left out because they had sessions here.
+    If a user of the part has sessions here, `covers` leaves out the user, and adds the user to `skipped`.
     """
 
     def __init__(self, part: Part, registry: Registry) -> None:
@@ -127,7 +127,7 @@ class _Elsewhere(Part):
 
 
 class _Here(Part):
-    """Users of a part who have sessions on this node, or had sessions here when `elsewhere` left them out."""
+    """Users of a part who have sessions on this node, or whom `elsewhere` has skipped."""
 
     def __init__(self, part: Part, registry: Registry, elsewhere: _Elsewhere) -> None:
         self._part = part
@@ -135,7 +135,7 @@ class _Here(Part):
         self._elsewhere = elsewhere
 
     def covers(self, tenant: str, name: str) -> bool:
-        # The last session of a skipped user may have ended since. The user must still be in one of the two parts.
+        # The last session of a skipped user may have ended since. Without `skipped`, the user would be in neither part.
         is_here = (tenant, name) in self._elsewhere.skipped or self._registry.sessions_of(tenant, name)
         return bool(is_here) and self._part.covers(tenant, name)
 
@@ -146,7 +146,7 @@ class Recovery:
     def __init__(
         self, engine: Engine, parts: RecoveryServices, context: NodeContext, pace: RecoveryPace, metrics: Metrics
     ) -> None:
-        self.resyncs = 0  # started recoveries without a loss, and successful recoveries after a loss
+        self.resyncs = 0  # recoveries; after a loss, only successful ones
         self.ended = 0  # sessions ended by audits
         self._engine = engine
         self._parts = parts
@@ -157,7 +157,7 @@ class Recovery:
         self._recoveries = 0  # number of the latest recovery after a loss
         self._lost: dict[Part, int] = {}  # pieces being restored after a loss, each with the number of its recovery
         self._unhealed: list[Part] = []  # lost pieces that became unreachable before their recovery ended
-        self._is_healing = False  # True from an outage, loss or rebirth on, until the end of the recovery is logged
+        self._is_healing = False  # True from an outage, loss or rebirth until the end of the recovery is logged
         self._deaths = 0  # deaths of other nodes since the last check of rooms
         # Running comparisons with the store, by method and part. True: the comparison has to be repeated.
         self._comparing: dict[tuple[Callable[[Part], Awaitable[None]], Part], bool] = {}
@@ -184,7 +184,7 @@ class Recovery:
     def found(self, part: Part, *, intact: bool) -> None:
         """Recover a part that can be reached again. With `intact` False, the engine has lost records of the part."""
         unhealed, self._unhealed = self._unhealed, []
-        # With `intact` False, the second `_begin` below restores the pieces within `part`.
+        # After a loss, the recovery of `part` includes the unhealed pieces within `part`.
         if again := [lost for lost in unhealed if intact or not lost.within(part)]:
             self._begin(_Any(again), again)
         if intact:
@@ -223,18 +223,17 @@ class Recovery:
     # --- without a loss ---
 
     async def _refresh(self, part: Part) -> None:
-        """Recover a part of which the engine has lost no data.
+        """Recover a part whose records are intact.
 
-        Restore the sessions, and at the same time read the topics again. Then read the watched users who have sessions
-        here, and run an audit. If the engine becomes unreachable during a step, all steps are repeated: by this method,
-        or by `found` when the engine can be reached again.
+        Restore the sessions. At the same time, read the topics again, except watched users who have sessions here. Read
+        these users after the restore, then run an audit. If the engine becomes unreachable during a step, all steps are
+        repeated: by this method, or by `found` when the engine can be reached again.
         """
         started = self._context.timers.now()
-        is_healing = self._is_healing  # False in the hourly refresh: it follows no outage
+        is_healing = self._is_healing  # False in the hourly refresh, which follows no outage
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
-        # In the engine, users with sessions on this node may have gone offline during the outage. The restore makes
-        # them online again. Watchers on this node must see neither of the two changes. So these users (`here`) are
-        # read after the restore, and only the other users are read at the same time.
+        # In the engine, a user with sessions here may have gone offline during the outage. The restore makes the user
+        # online again. Watchers on this node must see neither change, so such users (`here`) are read afterwards.
         others = _Elsewhere(part, self._context.registry)
         here = _Here(part, self._context.registry, others)
         self._context.tasks.spawn(self._compare(self._parts.rooms.compare, part))
@@ -253,7 +252,7 @@ class Recovery:
             self._log_end(started, sessions, is_healing=is_healing)
 
     def _log_end(self, started: float, sessions: int, *, is_healing: bool = True) -> None:
-        """Record the duration of a recovery and log its end. Do neither for the hourly refresh.
+        """Record the duration of a recovery, and log its end. For the hourly refresh, do neither.
 
         `sessions` is the number of restored sessions.
         """
@@ -267,7 +266,7 @@ class Recovery:
     # --- after a loss ---
 
     async def _recover(self, pieces: Sequence[Part]) -> None:
-        """Restore lost pieces one after the other. End the hold of each piece when all nodes have restored it."""
+        """Restore lost pieces one after the other. When all nodes have restored a piece, end its hold."""
         started, sessions, ends = self._context.timers.now(), 0, list[bool]()
         await self._context.timers.sleep(random.uniform(0, JITTER_S))
 
@@ -289,16 +288,16 @@ class Recovery:
     async def _end(self, piece: Part, state: RecordsState) -> int:
         """Report a restored piece, wait until the other nodes have reported it, and read its topics again.
 
-        `state` is the state of the piece's records when its restore began. Users and rooms that were lost again since
-        then are not read: a newer recovery restores and reads them. Return 0, not None: for `_attempt`, None is a
-        failure.
+        `state` is the state of the piece's records when its restore began. If users or rooms were lost again since
+        then, leave them out: a newer recovery restores and reads them. Return 0, because None means a failure in
+        `_attempt`.
         """
         self._context.tasks.spawn(self._compare(self._compare_inboxes, piece))
         if await self._finds_ended(piece):
-            # The engine still has a session that has ended here. The audit below ends the session in the engine, too.
-            # The user may have another session, which another node has not restored yet. So wait until all nodes have
-            # noticed the loss. From then on, a node shows the user as offline only after all live nodes have confirmed
-            # that they have no session of the user.
+            # The engine still has a session that has ended here. The audit ends this session in the engine, too. But
+            # the user may have another session, which another node has not restored yet. So first wait until all nodes
+            # have noticed the loss. From then on, a node shows the user as offline only after all live nodes have
+            # confirmed that they have no session of the user.
             await self._context.timers.sleep(NOTICED_S)
             await self._audit(piece)  # while the piece is still held
         await self._engine.restored(piece, state)
@@ -313,7 +312,7 @@ class Recovery:
     async def _attempt(self, piece: Part, step: Awaitable[int]) -> int | None:
         """Await a step of a piece's recovery. Return the result of the step, or None if the step failed.
 
-        After a failure, the recovery of this piece is repeated from the beginning, without the other pieces.
+        After a failure, the recovery of this piece begins again. Other pieces are not affected.
         """
         try:
             return await step
@@ -338,9 +337,8 @@ class Recovery:
     async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
         """Deliver the messages or notifications of a part that the bus has lost.
 
-        `compare` finds them: it compares what this node has forwarded with the store. While the store does not answer,
-        `compare` is called again and again. If the same comparison is running already, do not start a second one, but
-        repeat the running one when it ends.
+        `compare` finds and delivers them. While the store does not answer, call `compare` again and again. If the same
+        comparison is already running, do not start a second one. Instead, repeat the running one when it ends.
         """
         work = (compare, part)
         is_running, self._comparing[work] = work in self._comparing, True
@@ -359,8 +357,8 @@ class Recovery:
             del self._comparing[work]
 
     async def _compare_inboxes(self, part: Part) -> None:
-        # Call this only after the sessions were restored. Before, the bus does not send notifications of their users to
-        # this node, so a comparison could miss the newest ones.
+        # Call this only after the restore. While a user's sessions are missing in the engine, other nodes do not send
+        # the user's notifications to this node. So an earlier comparison could miss the newest ones.
         await self._parts.inboxes.resync(part, self._parts.sessions.incarnation)
 
     async def _resync(self, part: Part, users: Part) -> None:
@@ -382,13 +380,14 @@ class Recovery:
             self._deaths -= deaths
 
     async def _audit(self, part: Part) -> None:
-        # After a loss, all nodes run audits at the same time. So `wait` limits the pace of an audit as of a restore.
+        # After a loss, all nodes run audits at the same time. The argument `wait` keeps an audit from being faster than
+        # a restore.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
 
     async def _finds_ended(self, part: Part) -> bool:
-        """Return whether the engine has sessions that have already ended on this node.
+        """Return whether the engine still has a session that has ended on this node.
 
-        The engine may have lost the write of their end.
+        The engine may have lost the write of the session's end.
         """
         found = False
 

@@ -1,6 +1,6 @@
 """Sessions and their connections, as this node needs them. State that other nodes read is in the engine.
 
-A session is one device of one user, from hello until it no longer counts as online. After the end of its connection, a
+A session is one device's time online, from hello until the session has ended. After the end of its connection, a
 session lingers for the grace.
 """
 

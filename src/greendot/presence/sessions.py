@@ -1,18 +1,18 @@
 """Life of sessions: open, resume, become idle, linger, end.
 
-- A session is one device of one user. It may have several connections, one after the other.
-- A session lingers after its connection has ended: it counts as online for the grace, so that its client can return.
+- A session is one device's time online. A session may have several connections, one after the other.
+- After the end of its connection, a session lingers: it counts as online for the grace, so that its client can return.
 - The engine has a record of each session, which all nodes can read. The node of a session writes the record.
 - The store (the database) has the status that a user has set by hand, such as `busy`. The engine has a copy.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 - A session epoch (`ref`) names one connection of a session: id of the session, incarnation, number of the connection.
-- A node adopts a session of another node when the client resumes the session here. The session gets a new id.
-- A loss means that the engine has lost records. A node restores a session by writing the complete record again.
+- If a client resumes a session of another node here, this node adopts the session. The session gets a new id.
+- A loss means that the engine has lost records. A node restores a session: it writes the complete record again.
 - An audit ends sessions that the engine has for this node, but that the node does not have.
 - A foreign protocol is the protocol of another product (package `compat`).
 
-The engine may be away when a session is opened, resumed, becomes idle, lingers or ends. A failed write is not queued:
-a retry writes the state that the session has at the time of the retry.
+The engine may be away when a session is opened, resumed, becomes idle, lingers or ends. A failed write is not queued. A
+retry writes the state that the session has at the time of the retry.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from greendot.protocol.commands import Hello
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
 PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
-# Minimum ms for which a session lingers after an outage of the engine, or its whole grace if the grace is shorter.
-# Clients that were refused during the outage return earlier: after `hello.RETRY_MS`.
+# After an outage of the engine, a session lingers for this number of ms or more. If its whole grace is shorter, the
+# session lingers for the whole grace. Clients that were refused during the outage return earlier (`hello.RETRY_MS`).
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # seconds within which all nodes notice a loss
 MOST_IN_DOUBT = 1_000  # maximum number of sessions in doubt (see `_hold_in_doubt`); each failed resume may add one
@@ -65,15 +65,14 @@ class Opened(NamedTuple):
     session: Session
     resumed: bool  # whether the session existed before this connection
     status_known: bool  # whether the engine has the user's status; also True if the engine is away
-    is_unread: bool  # whether this node does not know the user's status
+    is_unread: bool  # True if this node does not know the user's status
 
 
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    With each verb about a user (such as `touch` or `leave`), the engine ends the sessions of the user whose grace is
-    over. When a grace ends, the node calls `leave`, so that the engine ends the session at once. If the node has died,
-    a later verb or a periodic sweep of the engine ends the session.
+    When the grace of a session is over, the node calls the engine's verb `leave`, which ends the session in the engine.
+    If the node has died, a later verb about the user, or a periodic sweep of the engine, ends the session.
     """
 
     def __init__(
@@ -128,8 +127,8 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity, so an idle session stays idle. The engine cannot always keep `idle` by itself:
-            # it has ended the session if another session of the device was opened meanwhile. So pass `idle`.
+            # A reconnect is no activity, so an idle session stays idle. Pass `idle`, because the engine may have ended
+            # the session: when the device opens another session, the engine ends the device's lingering sessions.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
@@ -144,8 +143,8 @@ class SessionService:
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Make an opened session visible to other users, and apply the token's name and info.
 
-        If the engine does not have the user's status, copy the status from the store to the engine. Otherwise read the
-        status if this node does not know it: from the engine or, while the engine is away, from the store. Raise
+        If the engine does not have the user's status, copy the status from the store to the engine. Otherwise, if this
+        node does not know the status, read the status from the engine, or from the store if the engine is away. Raise
         EngineUnavailable as `open` does. Raise StoreUnavailable if the store is needed and does not answer.
         """
         session = opened.session
@@ -163,7 +162,7 @@ class SessionService:
         await self._profiles.claim(session)
 
     async def renew(self, session: Session, before: Grants) -> None:
-        """Apply the name and info of a new token. `before` are the old grants. Raise StoreUnavailable on failure."""
+        """Apply the name and info of a new token. `before` has the old grants. Raise StoreUnavailable on failure."""
         if session.grants.name not in (None, before.name):
             try:
                 name = session.grants.name
@@ -217,7 +216,7 @@ class SessionService:
                 # If the engine was away already, the verb was not sent, and nothing is in doubt.
                 if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:
                     self._hold_in_doubt(grants, hello, ref)
-                raise  # a new session of the device would end the session, which the client can still resume later
+                raise  # do not open a new session: it would end the old one, which the client can still resume
             return None
         finally:
             self._coming.discard(ref.session)
@@ -236,9 +235,9 @@ class SessionService:
     def _hold_in_doubt(self, grants: Grants, hello: Hello, ref: SessionEpoch) -> None:
         """Keep a session in doubt: the engine has not answered, and may or may not carry out the adoption.
 
-        `holds` returns True for a session in doubt. Otherwise the audit after the outage would end the session, and the
-        user would go offline. The session is added to the registry only when the engine has confirmed the adoption. All
-        sessions in the registry are restored, and a session that was not adopted must not be restored.
+        If the audit after the outage ended the session, the user would go offline. So `holds` returns True for a
+        session in doubt. The recovery restores all sessions in the registry, but must not restore a session that was
+        not adopted. So the session is added to the registry only when the engine has confirmed the adoption.
         """
         now = self._timers.now()
         session = Session(ref.session, grants, hello.device, hello.client)
@@ -253,7 +252,7 @@ class SessionService:
         self._tasks.spawn_brief(self._settle_doubt(session))
 
     async def _settle_doubt(self, session: Session) -> None:
-        """Let a session in doubt linger. If the engine does not know the session, the adoption failed: forget it."""
+        """Let a session in doubt linger. If the engine has the session, add it to the registry; otherwise forget it."""
         assert session.leaving is not None
         session.leaving = session.leaving.with_least(self._timers.now(), RETURN_MS)
         left_ms, silent_ms = session.leaving.since(self._timers.now())
@@ -282,14 +281,14 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def expect_frames(self, connection: Connection) -> None:
-        """Set the timer for silence of a client of a foreign protocol. The connection may never have a session."""
+        """Set the timer of a connection with a foreign protocol. Such a connection may never have a session."""
         connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest of its deadlines: dead, token expired, idle, or ping due.
 
-        If the connection has a timer that fires earlier, the timer stays: when it fires, `_check` sets the next one. So
-        a deadline that moves to a later time costs nothing. After a hello, the timer of `expect_hello` usually stays.
+        If the present timer fires earlier, keep this timer: when it fires, `_check` sets the next one. So a deadline
+        that moves to a later time costs nothing. After a hello, the timer of `expect_hello` usually stays.
         """
         session = connection.session
         if session is None or connection.closing:
@@ -383,15 +382,15 @@ class SessionService:
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     async def _linger(self, session: Session, ref: SessionEpoch) -> None:
-        """Write to the engine that the session lingers for the rest of its grace, or has ended if the grace is over."""
+        """Write that the session lingers for the rest of its grace. If the grace is over, end the session."""
         if session.ref is not ref or session.leaving is None:
             return
         if not await self._may_write(session, ref):
             return
         left_ms, silent_ms = session.leaving.since(self._timers.now())
         if left_ms and not session.confirmed:
-            # The engine may not know this session epoch, and would answer that the session has ended. So restore the
-            # session first. `restore` uses `asyncio.timeout`, which needs a task: `spawn_brief` may have made none.
+            # If the engine does not know this session epoch, it answers that the session has ended. So restore the
+            # session first. `restore` uses `asyncio.timeout`, which needs a task. `spawn_brief` may not have made one.
             self._tasks.spawn(self._restore_lingering(session))
             return
         try:
@@ -405,9 +404,9 @@ class SessionService:
     async def _may_write(self, session: Session, ref: SessionEpoch) -> bool:
         """Return whether the caller may write that the session lingers or has ended.
 
-        The end of a session waits for `NOTICED_S` while lost sessions of the user may be missing in the engine.
-        Otherwise, a node that has not noticed the loss yet would show the user as offline, although the user may have
-        another session. Return False if another call waits already, or if the client has returned during the wait.
+        While lost sessions of the user may be missing in the engine, the end of a session waits for `NOTICED_S`.
+        Without this wait, a node that has not noticed the loss would show the user as offline, although the user may
+        have another session. Return False if another call already waits, or if the client returns during the wait.
         """
         if session.leaving is None or session.leaving.since(self._timers.now())[0]:
             return True
@@ -434,7 +433,7 @@ class SessionService:
             self._later(self._linger_again, session)  # the grace ended before the restore: write the end
 
     def _linger_again(self, session: Session) -> None:
-        """Write again that the session lingers, because the last attempt has failed."""
+        """Repeat a failed write that the session lingers or has ended."""
         if session.connection is not None:
             return  # the client has returned meanwhile
         if session.leaving is not None:
@@ -445,8 +444,8 @@ class SessionService:
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
         """Handle the engine's answer to a linger or a leave: `remaining`, the ms of the grace that remain.
 
-        0: this linger has ended the session. None: the session has ended, by this leave or earlier, or the engine does
-        not know the session epoch.
+        If `remaining` is 0, this linger has ended the session. If `remaining` is None, the session has ended, by this
+        leave or earlier, or the engine does not know the session epoch.
         """
         if session.ref is not ref or session.connection is not None:  # the session has a new connection
             return
@@ -463,7 +462,7 @@ class SessionService:
             session.leave_timer = self._timers.set(remaining / 1000, self._linger_over, session)
 
     async def _end_lost(self, session: Session, ref: SessionEpoch) -> None:
-        """Write a session that the engine may have lost, and end it there, so that watchers receive the end now."""
+        """Write a session that the engine may have lost, and end it again, so that watchers receive the end now."""
         await self._timers.sleep(NOTICED_S)  # see `_may_write`
         try:
             manual = await self._statuses.to_restore(session.key)
@@ -474,7 +473,7 @@ class SessionService:
             pass  # watchers receive the end when all nodes have restored their sessions
 
     def _may_be_lost(self, session: Session) -> bool:
-        """Return whether the engine may have lost this session, which is missing there. If not, it has ended."""
+        """Return whether the engine may have lost a session that is missing there. If not, the session has ended."""
         if session.moved or session.leaving is None or not session.leaving.since(self._timers.now())[0]:
             return False
         return self._engine.is_restoring(*session.key)
@@ -493,7 +492,8 @@ class SessionService:
     def may_end_within(self, session: Session, seconds: float) -> bool:
         """Return whether the session may end within `seconds`.
 
-        A connected session always may, because its connection can be lost at any time.
+        If the session is connected, return True: its connection may end at any time, and the grace may be very short.
+        After `bye`, for example, the grace is 0.
         """
         if session.connection is not None:
             return True
@@ -502,9 +502,9 @@ class SessionService:
     def prolong(self, session: Session, seconds: float) -> None:
         """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        The client wants to resume the session but has to wait, because a node is busy or has refused the hello. If the
-        session still has its old connection, only `held_until` is set. When the old connection ends, `lost` reads
-        `held_until` and prolongs the grace, unless the grace is 0.
+        Call this if the client wants to resume the session but has to wait, because a node is busy or has refused the
+        hello. If the session still has its old connection, only set `held_until`. When the old connection ends, `lost`
+        reads `held_until` and prolongs the grace, unless the grace is 0.
         """
         now = self._timers.now()
         if session.connection is not None:
@@ -559,7 +559,7 @@ class SessionService:
         return [*self._registry.sessions.values()]
 
     def holds(self, ref: SessionEpoch) -> bool:
-        """Return whether this node has the session, is adopting it, or has it in doubt. If not, an audit ends it."""
+        """Return whether this node has the session, is adopting it, or has it in doubt. Audits end all others."""
         return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
     async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
@@ -574,8 +574,8 @@ class SessionService:
         manual = self._statuses.learnt(session.key, manual)
         leaving = session.leaving if session.connection is None else None
         if leaving is not None and not leaving.since(self._timers.now())[0]:
-            # The grace is over, and `_linger` or `_leave` writes the end. Until then, the engine may still show the
-            # session, but without the newest status: after a failover, a Redis replica has older records.
+            # The grace is over, and `_linger` or `_leave` writes the end. Until then, the engine may show the session
+            # with an old status: after a failover, a Redis replica has older records. So write only the status.
             await self._engine.set_status(*session.key, manual)
             return
         if session.ref.incarnation != self.incarnation:

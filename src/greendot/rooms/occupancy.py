@@ -2,26 +2,30 @@
 
 - An occupant is a user with a session in the room, on any node. The engine has the occupants of all rooms.
 - A listener is a connection on this node that gets the frames of the room. A viewer is a user with a listener.
-- A reader is the user for whom a query is answered.
+- A reader is the user for whom a query is answered. This reader is not the role `reader` of a member.
 - A hider is a user whom some other users do not see in rooms.
+- The visibility facts of a user decide who sees the user.
 - A reading is one read of the occupants from the engine. It also collects the users who enter or leave meanwhile.
-- A loss means that the engine has lost occupants or sessions. The nodes then restore them: each node writes its own
-  sessions, and the rooms of these sessions, to the engine again.
+- A loss means that the engine has lost occupants or sessions. Each node then restores its own sessions: it writes the
+  sessions, and their rooms, to the engine again.
 - A held room keeps its occupants after a loss, until all nodes have restored their sessions.
-- In a large room (`large`), listeners get the number of occupants instead of an event for each user.
+- A large room has many listeners or occupants (more than `large`). In a large room, listeners get the number of
+  occupants instead of an event for each user.
 
-The node keeps a copy of the occupants. It makes the copy when the room is opened on this node, and updates the copy by
-the engine's messages. It reads the occupants again when a message may have been missed, or when a node has died. So a
-query needs no read from the engine. Each node announces the differences to its own listeners.
+When a room is opened on this node, the node reads the occupants and makes a copy. Messages of the engine update the
+copy, so a query needs no read from the engine. If a message may have been missed, or if a node has died, the node reads
+the occupants again. Each node announces the differences to its own listeners.
 
-A counted room is a large room without a copy: the node keeps only the number of occupants, and queries read a page from
-the engine. The node also keeps the hiders in the room, because the number for a viewer leaves out the hiders whom the
-viewer does not see. In some tenants, the node cannot list all hiders (`VisibilityCache.lists_hiders`), for example if
-users see only their contacts. Then the node keeps a copy of every room.
+A counted room has no copy, because the room has too many occupants. The node keeps only the number of occupants and the
+hiders among them. Queries read a page from the engine. The number for a viewer leaves out the hiders whom the viewer
+does not see, so the node must know all hiders. In some tenants, the node cannot list all hiders
+(`VisibilityCache.lists_hiders`), for example if users see only their contacts. Then the node copies every room.
 
-After a reading, the room is counted if it has more than `_most_copied` occupants; otherwise the node makes a copy.
-Between readings, users enter and leave. Then a room with a copy becomes counted only above twice the limit, and a
-counted room gets a copy only at half of the limit or below. So a room near the limit does not change back and forth.
+If a reading finds more than `_most_copied` occupants, the room becomes counted. Otherwise the room gets a copy. There
+are two exceptions: a counted room stays counted if nodes were restoring sessions during the reading, or if the store
+does not answer. If users enter or leave later, a room with a copy becomes counted only above twice `_most_copied`. A
+counted room gets a copy only at half of `_most_copied` or below. So a room near `_most_copied` does not change back and
+forth.
 """
 
 from __future__ import annotations
@@ -123,16 +127,16 @@ class RoomOccupancy(RoomAnnouncer):
         profiles: ProfileService,
         large: int,
     ) -> None:
-        # `RoomAnnouncer` gets a function that returns the occupants. A function that refers to `self` would be a
-        # reference cycle, which only the garbage collector frees. So the occupants are in a list of one element.
+        # `RoomAnnouncer` gets a function that returns the occupants. If this function referred to `self`, only the
+        # garbage collector would free the objects. So the occupants are in a list of one element.
         occupants: list[set[str] | CountedUsers] = [set()]
         super().__init__(channel, context, visibility, profiles, large, lambda: occupants[0])
         self._occupants = occupants
         self._engine = engine
         self._statuses = session_rooms.statuses
         self._session_rooms = session_rooms
-        # Users who have entered but are not in the copy yet, each with the display name: the node still reads their
-        # profiles, and the facts that decide who sees them.
+        # Users who have entered but are not in the copy yet, because the node still reads their profiles and visibility
+        # facts. Each has the display name of the token.
         self._unknown: dict[str, str | None] = {}
         self._order: list[str] | None = None  # `_users` sorted by id; None until requested
         self._reads = self._newest = 0  # numbers of the latest reading that has begun, and of the latest one applied
@@ -160,18 +164,18 @@ class RoomOccupancy(RoomAnnouncer):
     def count(self, reader: str, total: int | None = None) -> int:
         """Return the number of occupants whom `reader` sees, including the reader.
 
-        `total` is the number of all occupants of a counted room, read just before by `count_with`. With None, use the
-        number that the node knows.
+        `total` is the number of all occupants of a counted room, from `count_with`. If `total` is None, use the number
+        that the node knows.
         """
         if total is not None:
             return total - (len(self._users) - self.room_view.count(reader))
         return self.room_view.count(reader) + (self.unseen(reader) is not None)
 
     async def count_with(self, reader: str) -> int | None:
-        """Read the number of all occupants of a counted room, including hiders and `reader`, who may be joining.
+        """Read the number of all occupants of a counted room, including hiders. If the room has a copy, return None.
 
-        Return None if the room is not counted. If the engine is away or the room is held, return the number that the
-        node knows.
+        The reader is joining, so count the reader even if the engine does not have the reader in the room yet. If the
+        engine is away or the room is held, return the number that the node knows.
         """
         if not self.is_counted:
             return None
@@ -183,7 +187,7 @@ class RoomOccupancy(RoomAnnouncer):
 
     @property
     def users(self) -> Collection[str]:
-        """Return all occupants, including those whom no listener sees. In a counted room, see `CountedUsers`."""
+        """Return all occupants, including those whom no listener sees. For a counted room, return `CountedUsers`."""
         return self._users
 
     def ordered(self) -> Sequence[str]:
@@ -193,7 +197,7 @@ class RoomOccupancy(RoomAnnouncer):
         return self._order
 
     def is_viewer(self, reader: str) -> bool:
-        """Return whether the reader has a listener on this node. The room view knows only what such users see."""
+        """Return whether the reader has a listener on this node. Other users are unknown to the room view."""
         return bool(self._devices(reader))
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
@@ -207,8 +211,8 @@ class RoomOccupancy(RoomAnnouncer):
     def unseen(self, reader: str | None) -> str | None:
         """Return the reader if the reader has a listener here but is not in the copy. Otherwise return None.
 
-        Such a reader is invisible or about to enter, and is an occupant only for their own devices. In a counted room,
-        always return None.
+        Such a reader is invisible or about to enter. Only the reader's own devices show the reader as an occupant. In a
+        counted room, always return None.
         """
         if reader is None or self.is_counted or reader in self._users:
             return None
@@ -217,8 +221,8 @@ class RoomOccupancy(RoomAnnouncer):
     async def read(self) -> None:
         """Read the occupants from the engine and announce the differences.
 
-        Do nothing while the room is held: users may be missing in the engine, because their sessions are not restored
-        yet. Discard the result if a later reading was applied meanwhile.
+        If the room is held, do nothing: users may be missing in the engine, because their sessions are not restored
+        yet. If a later reading was applied meanwhile, discard the result.
         """
         if self.is_held:
             return
@@ -228,7 +232,7 @@ class RoomOccupancy(RoomAnnouncer):
             found = await self._engine.present_page(self._tenant, self._room, None, MOST_COPIED)
             users, hiders = found.users, set[str]()
             if found.total > self._most_copied:
-                await self._look_up(())  # the facts that decide who hides
+                await self._look_up(())  # for the list of hiders
                 hiders = await self._hiders_inside()
             is_copy = found.total <= self._most_copied or self._needs_copy
             if is_copy and found.total > len(users):
@@ -290,7 +294,7 @@ class RoomOccupancy(RoomAnnouncer):
         """Replace the copy, or the earlier number, by a new number of occupants and the hiders among them.
 
         While nodes restore sessions (`stale`), the number does not fall: occupants may be missing in the engine.
-        `meanwhile` has the users who have entered or left since the reading began, so it is newer than `hiders`.
+        `meanwhile` has the users who have entered or left since the reading began. These are newer than `hiders`.
         """
         known, before = (
             len(self._users),
@@ -309,9 +313,9 @@ class RoomOccupancy(RoomAnnouncer):
             self._counting.soon(self._announce_count)
 
     async def find(self, users: Collection[str] | None) -> None:
-        """Read which of these users are in a counted room, and add them to its hiders: they may have begun to hide.
+        """Read which of these users are in a counted room, and add these occupants to its hiders.
 
-        With None, do this for all hiders of the tenant.
+        Call this when users may have begun to hide. With None, do this for all hiders of the tenant.
         """
         if isinstance(self._users, CountedUsers):
             if self._needs_copy:
@@ -370,7 +374,7 @@ class RoomOccupancy(RoomAnnouncer):
     def _correct(self, user: str, *, is_there: bool, is_known: bool) -> None:
         """Add or remove a user who differs between a reading and the copy.
 
-        `is_known` is whether the node has read the user's profile, and the facts that decide who sees the user.
+        `is_known` is True if the node has read the user's profile and visibility facts.
         """
         if not is_there:
             self._leave(user)
@@ -392,7 +396,7 @@ class RoomOccupancy(RoomAnnouncer):
     # --- from the bus ---
 
     def receive(self, message: Entered | Left) -> bool:
-        """Apply a message of the engine. Return whether it shows a loss that this node has not noticed yet."""
+        """Apply a message of the engine. Return whether the message shows a loss that this node has not noticed."""
         user, entered = message.user, isinstance(message, Entered)
         for meanwhile in self._readings.values():
             meanwhile[user] = entered
@@ -419,7 +423,7 @@ class RoomOccupancy(RoomAnnouncer):
         self._left.add(user)
 
     def confirm_left(self, user: str) -> None:
-        """Remove a user who was recorded by `left_meanwhile`, unless the user has entered again.
+        """Remove a user whom `left_meanwhile` has recorded, unless the user has entered again.
 
         Call this when all nodes have confirmed that they have no session of the user in the room.
         """
@@ -442,7 +446,7 @@ class RoomOccupancy(RoomAnnouncer):
     # --- visibility ---
 
     def _arrive(self, user: str, name: str | None = None) -> None:
-        """Add a user to the copy as soon as the node knows the profile, and the facts that decide who sees the user."""
+        """Add a user to the copy as soon as the node knows the user's profile and visibility facts."""
         if user in self._users or self._is_known(user):
             self._enter(user, name)
         elif user not in self._unknown:
@@ -480,7 +484,7 @@ class RoomOccupancy(RoomAnnouncer):
                 self._users, self._order = CountedUsers(len(self._users), hiders), None
 
     def _leave(self, user: str) -> None:
-        # A user with a session in the room on this node stays: the engine may not have this session yet.
+        # If a session on this node is in the room, the user stays: the engine may not have this session yet.
         if self._session_rooms.is_inside(self._tenant, user, self._room):
             return
         self._unknown.pop(user, None)
@@ -515,7 +519,7 @@ class RoomOccupancy(RoomAnnouncer):
             self._context.hub.offer(self._channel, frame, key=key, skip=self.room_view.blind(user))
 
     def _announce_count(self) -> None:
-        """Send each listener the number of occupants whom the listener sees. In a counted room, read it first."""
+        """Send each listener the number of occupants whom the listener sees. In a counted room, read the number."""
         if self.is_counted:
             self._context.tasks.spawn(self._recount())
         else:
@@ -524,7 +528,7 @@ class RoomOccupancy(RoomAnnouncer):
     async def _recount(self) -> None:
         """Read the number of occupants of a counted room, and send it to the listeners.
 
-        If the room has become small, or if the node can no longer list all hiders, make a copy instead.
+        If the room has become small, or if the node can no longer list all hiders, read the room to make a copy.
         """
         try:
             found = await self._engine.present_page(self._tenant, self._room, None, 0)

@@ -12,7 +12,8 @@
 //         ├── Forbidden    403          ├── RateLimited  429
 //         └── Unavailable  502, 503, 504
 //
-// No error contains a key, a secret, a token or the content of a request.
+// No error contains an API key, a secret or a token. The `detail` of a Problem is a text from the server. This text can
+// quote parts of the request, such as an id or a wrong value.
 
 import type { WireCode } from "./api.js";
 

@@ -14,7 +14,8 @@ GreendotError
 │       └── Unavailable      502, 503, 504: not now; retry with the same key
 └── BadWebhook               request that Greendot did not send, or did not send recently
 
-No error contains the API key, a token or the content of a request.
+No error contains the API key, a secret or a token. The `detail` of a Problem is a text from the server. This text can
+quote parts of the request, such as an id or a wrong value.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const REACT = "Guide: [@greendot/react](../../clients/react/README.md).";
 const PAGES = {
   javascript: { package: "@greendot/client", folder: "js", more: "Guide: [JavaScript client](../javascript.md)." },
-  stores: { package: "@greendot/client/stores", folder: "js", entry: "stores/", more: "A source is a value that changes with time ([Source](#source)). Guide: [stores](../javascript.md#front-ends).\n\nOther types in the signatures, such as `ShownMessage` and `Room`, are exports of `@greendot/client`: see its [reference](javascript.md)." },
+  stores: { package: "@greendot/client/stores", folder: "js", entry: "stores/", more: "A source is a value that changes with time ([Source](#source)). After a call of `subscribe`, the source has a subscriber.\n\nEach message of a room and each notification of an inbox has a number, its `seq`. Guide: [stores](../javascript.md#front-ends).\n\nOther types in the signatures, such as `ShownMessage` and `Room`, are exports of `@greendot/client`: see its [reference](javascript.md)." },
   react: { package: "@greendot/react", folder: "react", more: REACT },
   "react-components": { package: "@greendot/react/components", folder: "react", entry: "components/", more: REACT },
   vue: { package: "@greendot/vue", folder: "vue", more: "Guide: [@greendot/vue](../../clients/vue/README.md)." },

@@ -1,5 +1,5 @@
-// The user's inbox: its notifications, the commands that mark notifications, and the badge (the numbers of unread and of
-// unseen notifications).
+// Inbox of the user: its notifications, and its badge. The badge is the number of unread notifications and the number of
+// unseen notifications.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -9,42 +9,45 @@ import type { Session } from "./session.js";
 import { Stream } from "./stream.js";
 import type { Badge, InboxEntry, InboxFilter, InboxPage, Notification } from "./wire.js";
 
-/** Notifications to mark: one id, several ids, or all notifications up to and including the number `through`. */
+/** Notifications to mark: one id, several ids, or all notifications up to and including the `seq` in `through`. */
 export type Marks = string | readonly string[] | { through: number };
 
 /**
- * `client.inbox`: the user's notifications. `seen`, `read`, `archive` and `ack` mark notifications on all devices of the
- * user. Without a connection, calls of these methods and of `list` wait for a connection.
+ * `client.inbox`: the user's notifications. Each notification has a number, its `seq`. A later notification has a higher
+ * `seq`.
+ *
+ * `seen`, `read`, `archive` and `ack` mark notifications, on all devices of the user. Without a connection, these methods and
+ * `list` wait for a connection.
  */
 export class Inbox {
-  /** Number of unread notifications, over all devices. */
+  /** Number of unread notifications. It is the same on all devices of the user. */
   unread = 0;
-  /** Number of unseen notifications, over all devices. */
+  /** Number of unseen notifications. It is the same on all devices of the user. */
   unseen = 0;
   #session: Session;
   #events: Emitter<InboxEvents>;
   #stream: Stream<Notification>; // delivers each notification once and in order, and fetches missing notifications
-  // Ranges (first and last number) of notifications that the stream has skipped: those up to the number at which the stream
-  // started, and those in a gap. The server sends a skipped notification again if it requires an acknowledgement.
+  // Ranges of skipped notifications: first and last `seq`. The stream skips the notifications before its start, and the
+  // notifications in a gap. If a skipped notification waits for an acknowledgement, the server sends it again.
   #skipped: [number, number][] = [];
-  #redelivered = new Set<number>(); // numbers of skipped notifications that the server has sent again to this program
+  #redelivered = new Set<number>(); // `seq` of each skipped notification that the server has sent again
 
   /** @internal */
   constructor(session: Session) {
     this.#session = session;
     this.#events = new Emitter<InboxEvents>(session._threw, { created: 1, updated: 1, badge: 1, resync: 1 });
     this.#stream = new Stream({
-      // Number of the newest notification.
+      // Fetch the `seq` of the newest notification.
       head: async () => (await this.#fetchPage({ limit: 1 })).head,
       page: async (after) => (await this.#fetchPage({ after, limit: PAGE })).notifications.map(created),
       _deliver: (notification) => this.#deliver(notification),
-      // The stream skips notifications: too many are missing, or the server has lost some.
+      // If too many notifications are missing, or if the server has lost some, the stream skips to the newest notification.
       gap: (gap) => {
         this.#skipped.push([gap.after + 1, gap.head]);
         this.#events.emit("resync", gap);
       },
       _failed: session._failed,
-      // Store the number of the last delivered notification.
+      // Store the `seq` of the last delivered notification.
       _moved: () => session._cursors._moveInbox(this.#stream.last),
     });
   }
@@ -56,10 +59,10 @@ export class Inbox {
 
   /**
    * Fetch a page of at most `limit` notifications, in ascending order. By default, the pages have all notifications that are
-   * not archived. `filter` selects only unread, only unseen or only archived notifications.
+   * not archived. With `filter`, the pages have only unread, only unseen or only archived notifications.
    *
-   * - With `after`, the page starts directly after this number.
-   * - With `before`, the page ends directly before this number.
+   * - With `after`, the page has the next notifications after this `seq`.
+   * - With `before`, the page has the last notifications before this `seq`.
    * - Without `after` and `before`, the page has the newest notifications.
    *
    * A call with both `after` and `before` fails.
@@ -89,9 +92,11 @@ export class Inbox {
   }
 
   /**
-   * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
-   * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
-   * each connect.
+   * Acknowledge notifications, and mark them as read and as seen.
+   *
+   * If a notification has `ack: true`, it waits for an acknowledgement. While it waits, the server sends it to each device
+   * that connects, and repeats it to the connected devices. Each node (server process) stops after ten repetitions, and begins
+   * again when a device connects to this node.
    */
   ack(which: Marks): Promise<Badge> {
     return this.#mark("inbox.ack", which);
@@ -99,22 +104,19 @@ export class Inbox {
 
   // Members that the client uses
 
-  /** @internal Number of the last delivered notification, or null. At a reconnect, the server continues with the next notification. */
+  /** @internal `seq` of the last delivered notification, or null. On a new connection, the server continues after it. */
   get _cursor(): number | null {
     return this.#stream.last;
   }
 
-  /**
-   * @internal Start after the number `cursor` from the client's storage. Later notifications are events `created`. An earlier
-   * notification is an event `created` only if it requires an acknowledgement, and the server sends it again.
-   */
+  /** @internal Start after the `seq` in `cursor`, which is from the client's storage. */
   _begin(cursor: number | null): void {
     if (cursor !== null && this.#stream.last === null) this.#follow(cursor);
   }
 
   /**
-   * @internal On a new connection, fetch the badge and the number of the newest notification. A client without a number in
-   * its storage starts after this notification. Other clients fetch the notifications that they lack.
+   * @internal On a new connection, fetch the badge and the `seq` of the newest notification. If the stream has not started,
+   * it starts after this notification. Otherwise, it fetches the missing notifications.
    */
   _restore(): void {
     const since = this.#stream.last;
@@ -127,10 +129,7 @@ export class Inbox {
     });
   }
 
-  /**
-   * Fetch a page. If the connection is lost, the call fails, and the client does not send the command again. `fold` receives
-   * the page.
-   */
+  /** Fetch a page of notifications, and pass the page to `fold`. If the connection is lost, the call fails. */
   #fetchPage(page: object, fold?: (page: InboxPage) => void): Promise<InboxPage> {
     return this.#session.ask<InboxPage>("inbox.list", page, (reply) => {
       this.#setBadge(reply);
@@ -143,7 +142,7 @@ export class Inbox {
     this.#stream._restart();
   }
 
-  /** @internal Discard the data of the previous user, because another user has signed in. */
+  /** @internal After another user has signed in, discard the data of the previous user. */
   _forget(): void {
     this.#stream._forget();
     this.#skipped = [];
@@ -151,7 +150,10 @@ export class Inbox {
     this.#setBadge({ unread: 0, unseen: 0 });
   }
 
-  /** @internal Fetch the notifications that the server has not sent on this connection, after its event `resync` or `refresh`. */
+  /**
+   * @internal Fetch missing notifications. The events `resync` and `refresh` report that the server has not sent all
+   * notifications.
+   */
   _missed(): void {
     this.#stream._miss();
   }
@@ -163,37 +165,33 @@ export class Inbox {
     else if (type === "notification.created") this.#created(data);
   }
 
-  /** Process the event of a notification. */
   #created(notification: Notification): void {
-    // The stream delivers only notifications after its position. A skipped notification is before this position, so this method
-    // delivers it.
+    // The stream does not deliver skipped notifications. So this method delivers them.
     if (this.#isFirstDelivery(notification)) return this.#deliver(notification);
     if (this.#stream.last === null) this.#follow(notification.seq - 1);
     this.#stream._offer(notification);
   }
 
-  /** Return whether this is a notification that the stream has skipped and that this program has not received before. */
+  /** Return whether the stream has skipped this notification, and the server has not sent the notification again before. */
   #isFirstDelivery({ seq, ack }: Notification): boolean {
     if (!ack || this.#redelivered.has(seq)) return false;
-    // Until `_restore` knows the number of the newest notification, any notification may be a skipped one.
+    // Before the stream has started, each notification counts as skipped.
     const isSkipped = this.#stream.last === null || this.#skipped.some(([first, last]) => first <= seq && seq <= last);
     if (isSkipped) this.#redelivered.add(seq);
     return isSkipped;
   }
 
-  /** Start the stream after the number `last`. Earlier notifications count as skipped. */
+  /** Start the stream after the `seq` in `last`. Notifications up to this `seq` count as skipped. */
   #follow(last: number): void {
     this.#skipped.push([1, last]);
     this.#stream._follow(last);
   }
 
-  /** Emit the event `created`. */
   #deliver(notification: Notification): void {
     this.#events.emit("created", notification);
     this.#session._events.emit("notification", notification);
   }
 
-  /** Set the numbers of unread and unseen notifications. */
   #setBadge({ unread, unseen }: Badge): void {
     if (unread === this.unread && unseen === this.unseen) return;
     const badge = { unread, unseen };
@@ -202,14 +200,14 @@ export class Inbox {
     this.#session._events.emit("badge", badge);
   }
 
-  /** Send a command that marks notifications. Such commands are sent in the order of the calls. */
+  /** Send a command that marks notifications. The client sends these commands in the order of the calls. */
   #mark(type: string, which: Marks): Promise<Badge> {
     const fields = "through" in Object(which) ? (which as object) : { ids: [which].flat() };
     return this.#session._queue<Badge>("inbox", type, fields, (reply) => this.#setBadge(reply));
   }
 }
 
-/** Convert an entry of a page to a notification as in the event `created`: without the times of the marks. */
+/** Convert an entry of a page to the data of the event `created`. An entry also has the times of its marks. */
 function created({ seq, id, kind, body, created_at, ack }: InboxEntry): Notification {
   return { seq, id, kind, body, created_at, ack };
 }

@@ -1,4 +1,4 @@
-// Room: its messages, the users in the room, and the users who type. The client joins the room again after a reconnect.
+// Room: its messages, the users in the room, and the users who type.
 
 import { Emitter } from "./emitter.js";
 import { GreendotError } from "./errors.js";
@@ -11,7 +11,7 @@ import { Stream } from "./stream.js";
 import { Keystrokes, Typists } from "./typing.js";
 import type { Joined, PresentPage, ReaderCount, ReceiptPage, RoomMessage, RoomState, Signal, Typer, Written } from "./wire.js";
 
-// Types of events that a program may listen to.
+// Types of events that the program can listen to.
 const EVENTS: Record<keyof RoomEvents, 1> = {
   message: 1,
   typing: 1,
@@ -32,25 +32,25 @@ const EVENTS: Record<keyof RoomEvents, 1> = {
 };
 
 /**
- * Fields of the event `room.changed` and of the reply to `room.join` that restrict the user. In the event, an absent field has
- * not changed. In the reply, an absent field means: not archived, no slow mode, or not muted.
+ * Restrictions for the user, in the event `room.changed` and in the reply to `room.join`. If a field is absent in the event,
+ * its value has not changed. If a field is absent in the reply, there is no such restriction.
  */
 interface Moderation {
   archived?: boolean;
-  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
+  /** Shortest time between two messages of one user, in seconds. 0: no slow mode. */
   slow_mode_s?: number;
-  /** End of the user's mute. null: no end. 0: the user is not muted. */
+  /** End of the user's mute, in milliseconds UTC. null: the mute has no end. 0: the user is not muted. */
   muted_until?: number | null;
 }
 
-/** Reply to `room.join`. `truncated`: the server did not send all missed messages. */
+/** Reply to `room.join`. If `truncated` is true, the client has missed messages, and the reply does not contain them. */
 interface JoinReply extends Joined<any>, Moderation {
   truncated: boolean;
   typing: (Typer & { expires_in_ms: number })[];
   typing_count: number;
 }
 
-/** Range of a page of the history. */
+/** Arguments of `history`. */
 interface Bounds {
   before?: number;
   after?: number;
@@ -61,24 +61,30 @@ interface History<Body> {
   messages: RoomMessage<Body>[];
 }
 
-/** Room of the client, from `client.room(name)`. */
+/**
+ * A room, from `client.room(name)`.
+ *
+ * Each message of a room has a number, its `seq`. A later message has a higher `seq`. Edits, deletions and reactions are
+ * messages, too: each has its own `seq`, and its field `ref` is the `seq` of the message that it changes. The read marker of a
+ * user is the `seq` up to which the user has read the room, on any device.
+ */
 export class Room<Body = unknown, SignalBody = unknown> {
   readonly name: string;
-  /** Number of the newest known message. 0 before the first join, after a removal, and after a change of user. */
+  /** `seq` of the newest known message. 0 before the first join, after a removal, and after another user has signed in. */
   head = 0;
   /** Number of users in the room. null before the first join, and after a leave or a removal. */
   count: number | null = null;
   /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined = false;
-  /** Whether the app has archived the room. An archived room is read-only. */
+  /** Whether the app has archived the room. Users can read an archived room, but not change it. */
   archived = false;
   /**
-   * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
-   * mute is not known before the first join, and after a leave, a removal or a close. A lost connection does not change the
-   * value.
+   * End of the user's mute, in milliseconds UTC. If the mute has no end, the value is Infinity. If the user is not muted, the
+   * value is null. It is also null before the first join, and after a leave, a removal or a close of the client. A lost
+   * connection does not change the value.
    */
   mutedUntil: number | null = null;
-  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
+  /** Shortest time between two messages of one user, in seconds. 0: no slow mode. */
   slowModeS = 0;
   #session: Session;
   #events: Emitter<RoomEvents<Body, SignalBody>>;
@@ -86,15 +92,15 @@ export class Room<Body = unknown, SignalBody = unknown> {
   #typists: Typists; // users who type in the room
   #keystrokes: Keystrokes; // typing reports of this client
   #typing: Typing; // value of `typers`
-  #joins = 0; // number of `join` calls minus number of `leave` calls; 0 after a removal
+  #joins = 0; // calls of `join` minus calls of `leave`; 0 after a removal
   #joinAfter: number | null = null; // option `after` for the next command `room.join`
   #joinHistory: number | undefined; // option `history` for the next command `room.join`
-  #joinSent = false; // whether `room.join` was sent on this connection, and the client has not left the room since
-  #lastJoin = 0; // counts the `room.join` commands; the client ignores answers to all but the last one
-  #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // `join` calls that wait for the answer
-  #readMarker = 0; // number of the last message that the user has read, on any device
+  #joinSent = false; // whether the client has sent `room.join` on this connection, and has not left the room since
+  #lastJoin = 0; // number of the last command `room.join`; the client ignores answers to older ones
+  #waiters: ((error?: GreendotError, joined?: Joined<Body>) => void)[] = []; // calls of `join` that wait for the answer
+  #readMarker = 0;
   #stopMuteTimer: Undo = () => {}; // cancels the timer that ends the mute
-  #ownKeys = new Set<string>(); // keys of messages of this client, to recognize the events of these messages
+  #ownKeys = new Set<string>(); // keys of the messages that this client has sent, to recognize their events
 
   /** @internal */
   constructor(session: Session, name: string) {
@@ -105,27 +111,27 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#typists = new Typists(session._clock, () => this.#typingChanged());
     this.#keystrokes = new Keystrokes(session._clock, (type) => this.joined && session._trySend(type, { room: name }), () => session.typing);
     this.#stream = new Stream({
-      // Number of the newest message.
+      // Fetch the `seq` of the newest message.
       head: async () => (await this.#fetchPage({ limit: 1 })).at(-1)?.seq ?? 0,
       page: (after) => this.#fetchPage({ after, limit: PAGE }),
       _deliver: (message) => this.#deliver(message),
-      // The stream skips messages: too many are missing, or the server has lost some.
+      // If too many messages are missing, or if the server has lost messages, the stream skips to the newest message.
       gap: (gap) => {
         this.#moveHead(gap.head);
         this.#events.emit("resync", gap);
       },
       _failed: session._failed,
-      // Store the number of the last delivered message.
+      // Store the `seq` of the last delivered message.
       _moved: () => session._cursors._moveRoom(name, this.#stream.last),
     });
   }
 
-  /** Number of unread messages. Edits, deletions and reactions count as messages. */
+  /** Number of unread messages, including edits, deletions and reactions. */
   get unread(): number {
     return Math.max(0, this.head - this.#readMarker);
   }
 
-  /** Users who type, and the number of these users. The returned object is a new object after each change. */
+  /** Users who type, and their number. After each change, the value is a new object. */
   get typers(): Typing {
     return this.#typing;
   }
@@ -136,16 +142,17 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. After the join,
-   * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
+   * Join the room, now and after every reconnect. Without a connection, the call waits for a connection. After the join, the
+   * room emits the event `message` for each new message. Several components of a program may join the same room: see `leave`.
    *
-   * `after` is the number of a message: with `after`, the messages after this number are events, too. If the client is
-   * already in the room, `after` has no effect. Without `after`, the room continues after the last delivered message. The
-   * client's `storage` (by default in memory) holds the number of this message. A leave or a removal discards the number. If
-   * the storage has no number, only new messages are events.
+   * The options select older messages. A call with both options throws an error.
    *
-   * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
-   * with both `after` and `history` throws an error.
+   * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client is already in the room,
+   *   `after` has no effect.
+   * - With `history`, the result contains this number of newest messages, at most 100. The room emits all later messages.
+   * - With neither option, the room first emits the messages after the last message that it has emitted. The client keeps the
+   *   `seq` of this message in its `storage` (by default in memory), until a leave or a removal. If the storage has no such
+   *   `seq`, the room emits only new messages.
    */
   join({ after, history }: { after?: number; history?: number } = {}): Promise<Joined<Body>> {
     if (after !== undefined && history !== undefined) throw new GreendotError("bad_field", "give `after` or `history`, not both");
@@ -156,9 +163,9 @@ export class Room<Body = unknown, SignalBody = unknown> {
     const promise = new Promise<Joined<Body>>((resolve, reject) => {
       this.#waiters.push((error, joined) => (error ? reject(error) : resolve(joined!)));
     });
-    promise.catch(() => {}); // the caller may ignore the promise, because the event `removed` reports a refusal, too
-    // Send the command at the end of this turn of the event loop, so that several calls in one turn send one command. If
-    // the client is already in the room, join again only to get the messages of the option `history`.
+    promise.catch(() => {}); // the program may ignore the promise: the event `removed` reports a refusal, too
+    // Several calls in one turn of the event loop send one command, at the end of the turn. If the client is already in the
+    // room, it joins again only to get the messages of the option `history`.
     queueMicrotask(() => {
       const isAgain = this.joined && this.#joinHistory !== undefined;
       if (this.#session.online && this.#joins && (!this.#joinSent || isAgain)) this.#sendJoin(true);
@@ -167,44 +174,46 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. The event `removed`
-   * undoes all earlier calls of `join`: after this event, call `leave` only for later calls of `join`.
+   * Undo one call of `join`. After as many calls of `leave` as of `join`, the client leaves the room. The event `removed`
+   * undoes all calls of `join` before the event: do not call `leave` for these calls.
    */
   leave(): void {
     if (!this.#joins || --this.#joins) return;
     const mustLeave = this.#joinSent;
     this.#joinSent = false;
     this.#left(new GreendotError("closed", "room left"));
-    // If the program calls `join` again in this turn of the event loop, the client stays in the room: `join` sends another
-    // `room.join`, and `leave` sends no `room.leave`.
+    // If the program calls `join` again in this turn of the event loop, the client stays in the room and sends no
+    // `room.leave`.
     queueMicrotask(() => mustLeave && !this.#joins && this.#session._trySend("room.leave", { room: this.name }));
   }
 
   /**
-   * Send a message. The promise resolves when the server has stored the message. Without a connection, messages wait in
-   * order. If the connection is lost before the answer, the client sends the message again, with the same `key`. The server
-   * stores only one message with this key. By default, the client generates a new key for each call.
+   * Send a message. The promise resolves when the server has stored the message. Without a connection, the message waits for
+   * a connection. The client sends messages in the order of the calls.
+   *
+   * If the connection is lost before the answer, the client sends the message again, with the same `key`. The server stores
+   * only one message with this key. By default, the client generates a new key for each call.
    */
   send(body: Body, options?: { key?: string }): Promise<Written> {
     this.#keystrokes.ended();
     return this.#write("room.send", { body }, options);
   }
 
-  /** Replace the body of the message with number `ref`. For `key`, see `send`. */
+  /** Replace the body of the message whose `seq` is `ref`. For `key`, see `send`. */
   edit(ref: number, body: Body, options?: { key?: string }): Promise<Written> {
     return this.#write("room.edit", { ref, body }, options);
   }
 
   /**
-   * Delete the message with number `ref`: clients no longer show the message. The content of the message stays in the
-   * server's database until your backend deletes the message, too. For `key`, see `send`.
+   * Delete the message whose `seq` is `ref`. Clients no longer show the message, but its content stays in the server's
+   * database. To erase the content, let your backend delete the message, too. For `key`, see `send`.
    */
   delete(ref: number, options?: { key?: string }): Promise<Written> {
     return this.#write("room.delete", { ref }, options);
   }
 
   /**
-   * Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call with
+   * Add a reaction of the user to the message whose `seq` is `ref`. With `on: false`, remove the reaction. A second call with
    * the same arguments has no effect. For `key`, see `send`.
    */
   react(ref: number, reaction: string, { on = true, key }: { on?: boolean; key?: string } = {}): Promise<Written> {
@@ -214,8 +223,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   /**
    * Fetch a page of at most `limit` messages, in ascending order:
    *
-   * - With `after`, the page starts directly after this number.
-   * - With `before`, the page ends directly before this number.
+   * - With `after`, the page has the next messages after this `seq`.
+   * - With `before`, the page has the last messages before this `seq`.
    * - Without `after` and `before`, the page has the newest messages.
    *
    * A call with both `after` and `before` fails.
@@ -225,34 +234,38 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Mark the messages up to number `seq` as read; by default all messages. Without a connection, the call waits for a
-   * connection. Returns the number of messages that are still unread.
+   * Mark the messages up to `seq` as read; by default all messages. Without a connection, the call waits for a connection.
+   * Returns the number of messages that are still unread.
    */
   async read(seq = this.head): Promise<number> {
     this.#moveReadMarker(seq);
-    // Do not compute `head` as `seq + unread`: this client may have received messages after the server counted `unread`.
     return (await this.#request<{ unread: number }>("room.read", { seq }, `read ${this.name}`)).unread;
   }
 
   /**
-   * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
-   * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
-   * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
+   * Report that the user types. Call `typing()` at every keystroke. The client limits the number of reports: by default, it
+   * sends one report in 3 s (`welcome.typing.repeat_ms`). Some seconds after the last call, the typing ends by itself. To end
+   * the typing at once, for example when the field is empty, call `typing(false)`.
    */
   typing(isTyping = true): void {
     this.#keystrokes.typing(isTyping);
   }
 
-  /** Fetch a page of the users in the room, ordered by id, with their names and info. */
+  /**
+   * Fetch a page of the users in the room, ordered by id, with their names and info. For the next page, pass the last id as
+   * `after`.
+   */
   present(page: { after?: string; limit?: number } = {}): Promise<PresentPage> {
     return this.#request("room.present", page);
   }
 
   /**
-   * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-   * with this number. If the room has more than 100 members, or more than 100 users are in the room, a call without `seq`
-   * fails with `too_many`. The operator can change this limit (`rooms.receipts_members`). A call also fails if the app has not
-   * turned on read receipts for the room.
+   * Fetch a page of read receipts, ordered by user id. A receipt has the `seq` up to which a user has read. For the next page,
+   * pass `next` of the result as `after`. With `seq`, fetch only the number of users who have read this message.
+   *
+   * If the app has not turned on read receipts for the room, each call fails. If the room has more than 100 members, or if
+   * more than 100 users are in the room, only calls with `seq` work: other calls fail with `too_many`. The operator can change
+   * this limit (`rooms.receipts_members`).
    */
   receipts(page: { seq: number }): Promise<ReaderCount>;
   receipts(page?: { after?: string; limit?: number }): Promise<ReceiptPage>;
@@ -261,12 +274,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
-   * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
-   * the same sender, kind and `key`. Signals without a `key` do not replace each other.
+   * Send a signal to the users in the room, for example the position of a pointer. The server does not store signals. If a
+   * client receives slowly, its signals wait in the server. A new signal then replaces a waiting signal with the same sender,
+   * kind and `key`. Signals without a `key` do not replace each other.
    *
-   * Without a connection, the signal is dropped. The result is true if the client has sent the signal. With `reply: true`,
-   * the result is a promise. This promise fails if the server refuses the signal, or if there is no connection.
+   * Without a connection, the client drops the signal. The result is true if the client has sent the signal. With
+   * `reply: true`, the result is a promise: it fails if the server refuses the signal, or if there is no connection.
    */
   signal(kind: string, body: SignalBody, options: SignalOptions & { reply: true }): Promise<void>;
   signal(kind: string, body?: SignalBody, options?: { key?: string }): boolean;
@@ -277,23 +290,23 @@ export class Room<Body = unknown, SignalBody = unknown> {
   // Members that the client uses
 
   /**
-   * @internal Number of the last delivered message. null if the program has not joined the room. At a reconnect, the client
-   * sends this number, and the server continues with the next message.
+   * @internal `seq` of the last delivered message. null if the program has not joined the room. On a new connection, the
+   * server continues with the next message.
    */
   get _cursor(): number | null {
     return this.#joins ? this.#stream.last : null;
   }
 
   /**
-   * @internal Join again on a new connection. The command `hello` names the rooms to resume. If the server has already
-   * rejoined this room on the new connection, `state` is the entry of the room in the event `welcome`.
+   * @internal Join again on a new connection. The server joins the client to the rooms that the command `hello` names. The
+   * event `welcome` has the states of these rooms: `state` is the state of this room, or undefined.
    */
   _restore(state: RoomState | undefined): void {
     this.#joinSent = false;
     if (!this.#joins) return;
     if (state?.truncated) this.#stream._reach(state.head);
-    // Send `room.join` even if the server has already rejoined the room. The reply has data that `welcome` lacks: the users
-    // who type, the number of users in the room, and the number of unread messages.
+    // With `state`, the client is in the room. It still sends `room.join`, because only the reply has the users who type,
+    // the number of users in the room, and the number of unread messages.
     this.#sendJoin(!state);
   }
 
@@ -312,21 +325,21 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#settleJoins(error);
   }
 
-  /** @internal Discard the numbers of delivered and read messages, after a removal, or because another user has signed in. */
+  /** @internal After a removal or a change of the user: forget the last delivered message, the read marker and `head`. */
   _forget(): void {
     this.#stream._forget();
     this.#readMarker = 0;
     this.#moveHead(0);
   }
 
-  /** @internal Fetch the messages that the server has not sent on this connection, after its event `resync` or `refresh`. */
+  /** @internal Fetch missing messages. The events `resync` and `refresh` report that the server has not sent all messages. */
   _missed(): void {
     this.#stream._miss();
   }
 
   /** @internal Process an event of the server. */
   _received(type: string, data: any, trace: string | undefined): void {
-    // After a `leave`, events may arrive that the server sent before it processed the command `room.leave`.
+    // After a call of `leave`, events of the room may still arrive, until the server has processed `room.leave`.
     if (!this.#joins && type !== "room.changed") return;
     switch (type) {
       case "room.message":
@@ -357,12 +370,12 @@ export class Room<Body = unknown, SignalBody = unknown> {
     }
   }
 
-  /** Fetch a page of the history. If the connection is lost, the call fails, and the client does not send the command again. */
+  /** Fetch a page of messages. If the connection is lost, the call fails. */
   async #fetchPage(bounds: Bounds): Promise<RoomMessage<Body>[]> {
     return (await this.#session.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
 
-  /** Send `room.join`. With `recovering`, request the messages after the last delivered message, if `history` is not set. */
+  /** Send `room.join`. If `recovering` is true, and without `history`, request the messages after the last delivered one. */
   #sendJoin(recovering: boolean): void {
     const number = ++this.#lastJoin;
     const history = this.#joinHistory;
@@ -376,7 +389,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
       .catch((error: GreendotError) => {
         if (number !== this.#lastJoin || !this.#joinSent) return;
         if (error.code === "disconnected") return; // the next connection joins again
-        const isReported = this.#waiters.length > 0; // by the promises of the `join` calls that wait
+        const isReported = this.#waiters.length > 0; // by the promises of the calls of `join` that wait
         this.#removed(error.code, error);
         if (!isReported) this.#session._failed(error);
       });
@@ -390,13 +403,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#joinHistory = undefined;
     this.#readMarker = Math.max(this.#readMarker, reply.head - reply.unread);
     for (const message of reply.messages) this.#stream._offer(message);
-    // Fetch messages that the reply does not contain. With `history`, the reply has only the newest messages. If the client
-    // was in the room earlier, it may lack messages between the last delivered message and the first message of the reply.
+    // Fetch messages that the reply does not contain. With `history`, these are messages between the last delivered message
+    // and the first message of the reply.
     if (reply.truncated || hasHistory) this.#stream._reach(reply.head);
     this.#moveHead(reply.head);
     this.#typists.clear();
     for (const typer of reply.typing) this.#typists._started(typer, typer.expires_in_ms);
-    // In a large room, the reply has only the number of users who type, not the time at which each user stops.
+    // In a large room, the reply has only the number of users who type, and not the times at which their typing ends.
     if (reply.typing_count > reply.typing.length) this.#typists._counted(reply.typing_count, this.#session.typing.hold_ms);
     this.#setCount(reply.present);
     this.#applyModeration({ archived: false, slow_mode_s: 0, muted_until: 0, ...reply });
@@ -406,7 +419,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#settleJoins(undefined, joined);
   }
 
-  /** Resolve the promises of the `join` calls that wait for the answer. With `error`, reject these promises. */
+  /** Resolve the promises of the calls of `join` that wait for the answer. With `error`, reject these promises. */
   #settleJoins(error?: GreendotError, joined?: Joined<Body>): void {
     for (const waiter of this.#waiters.splice(0)) waiter(error, joined);
   }
@@ -421,13 +434,13 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#joins = 0;
     this.#joinSent = false;
     this.#left(error);
-    this._forget(); // in a room that is deleted and created again, the numbers start at 1
+    this._forget(); // if the app deletes the room and creates it again, `seq` starts at 1
     this.#events.emit("removed", why);
   }
 
   /**
-   * Reset the fields whose values are not known after a leave or a removal. Calls of `join` that wait for an answer fail with
-   * `error`.
+   * After a leave or a removal, reset the fields whose values are no longer known. Calls of `join` that wait for an answer
+   * fail with `error`.
    */
   #left(error: GreendotError): void {
     this.joined = false;
@@ -446,14 +459,14 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#ownKeys.add(key);
     const [oldest] = this.#ownKeys;
     if (this.#ownKeys.size > MOST_SENT) this.#ownKeys.delete(oldest!);
-    // Send the key in the field `trace`, too: the server copies `trace` into the event of the message. So this client
-    // recognizes the event of its own message, even if the event comes before the answer.
+    // The server copies the field `trace` into the event of the message. So the client recognizes the event of its own
+    // message, even if the event comes before the answer.
     return this.#request(type, { ...fields, key, trace: key }, `room ${this.name}`);
   }
 
   /**
-   * Send a command of this room, now or after a reconnect, and return the data of the answer. Commands with the same `lane`
-   * are sent in the order of the calls. By default, a command waits for no other command.
+   * Send a command of this room, and return the data of the answer. Without a connection, the command waits for the next
+   * connection. Commands with the same `lane` are sent one by one. By default, a command waits for no other command.
    */
   #request<Reply>(type: string, fields: object, lane: Lane = Symbol()): Promise<Reply> {
     return this.#session._queue(lane, type, { room: this.name, ...fields });
@@ -465,28 +478,26 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#session._events.emit(type, event);
   }
 
-  /** Emit the event `message`. */
   #deliver(message: RoomMessage<Body>): void {
     if (message.ref === null) this.#typists._stopped(message.user); // a new message, not an edit, deletion or reaction
-    this.#moveHead(Math.max(this.head, message.seq)); // older messages may be fetched later
+    this.#moveHead(Math.max(this.head, message.seq)); // a message that was missing may be older than `head`
     this.#emit("message", message);
   }
 
-  /** Set the number of the newest known message. */
   #moveHead(head: number): void {
     if (head === this.head) return;
     this.head = head;
     this.#events.emit("unread", this.unread);
   }
 
-  /** Record that the user has read the messages up to number `seq`, on any device. */
+  /** Move the read marker. It never moves back. */
   #moveReadMarker(seq: number): void {
     if (seq <= this.#readMarker) return;
     this.#readMarker = seq;
     this.#events.emit("unread", this.unread);
   }
 
-  /** Apply the fields that restrict the user. An absent field changes nothing. */
+  /** Apply restrictions for the user. If a field is absent, its value does not change. */
   #applyModeration({ archived = this.archived, slow_mode_s = this.slowModeS, muted_until }: Moderation): void {
     if (archived !== this.archived) this.#events.emit("archived", (this.archived = archived));
     if (slow_mode_s !== this.slowModeS) this.#events.emit("slow_mode", (this.slowModeS = slow_mode_s));
@@ -494,8 +505,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
   }
 
   /**
-   * Set the end of the mute. If this time is in the past, the user is not muted. Otherwise, start a timer that ends the mute
-   * at this time, because the server sends no event then.
+   * Set the end of the mute. If this time is in the past, the user is not muted. The server sends no event at the end of a
+   * mute, so a timer ends the mute.
    */
   #setMute(end: number): void {
     this.#stopMuteTimer();
@@ -505,7 +516,6 @@ export class Room<Body = unknown, SignalBody = unknown> {
     if (until !== this.mutedUntil) this.#events.emit("muted", (this.mutedUntil = until));
   }
 
-  /** Set the number of users in the room. */
   #setCount(count: number): void {
     if (count === this.count) return;
     this.count = count;

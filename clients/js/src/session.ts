@@ -1,20 +1,22 @@
 // Session of a client: connects to the server, and connects again after each lost connection.
 //
-// A link is one connection. It begins with the client's command `hello` and the server's event `welcome`.
+// A link is one connection. On each link, the client first sends the command `hello`. The server answers with the event
+// `welcome`.
 //
 // States of a session:
 //
 //   idle ──► connecting ──► online ──► waiting | offline ──► connecting …
 //
-// A failed attempt leads from `connecting` to `waiting` or `offline`. If the token has expired, or if the server refuses the
-// token, the session goes from `connecting` or `online` to `connecting` at once, with another token. The second time in a
-// row, an expired token leads to `waiting` or `offline`, and a refused token to `closed`.
+// In state `waiting`, the session waits for the time of the next attempt. In state `offline`, the device has no network.
 //
-// When the device loses the network, the session goes from `waiting` to `offline`. When the network returns, the session goes
-// from `offline` to `waiting`. From each state, the session goes to `closed` if the program calls `close`, if no user is
-// signed in, or if the server forbids a reconnect. `connect` leads from `closed` to `connecting`.
-//
-// The build shortens all names that begin with `_`.
+// - If an attempt fails, the session goes from `connecting` to `waiting` or `offline`.
+// - If the device loses the network, the session goes from `waiting` to `offline`.
+// - If the network returns, the session goes from `offline` to `waiting`.
+// - If the token has expired, or if the server refuses the token, the session connects again at once, with another token.
+//   If this token has expired as well, the session goes to `waiting` or `offline`. If the server refuses this token as well,
+//   the session goes to `closed`.
+// - If the program calls `close`, if no user is signed in, or if the server forbids a reconnect, the session goes to `closed`.
+// - If the program calls `connect`, the session goes to `connecting`, unless it is online.
 
 import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, pause, systemClock } from "./clock.js";
@@ -41,7 +43,7 @@ import { Tokens } from "./tokens.js";
 import { TYPING } from "./typing.js";
 import type { RawEvent, TypingTimes, Welcome } from "./wire.js";
 
-// Types of events that a program may listen to.
+// Types of events that the program can listen to.
 const EVENTS: Record<keyof ClientEvents, 1> = {
   state: 1,
   welcome: 1,
@@ -59,13 +61,13 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of a session. The client implements them. */
 export interface SessionCallbacks {
   /**
-   * Return the fields of the command `hello`. They contain the token, and the session, rooms and inbox to resume. `user`
-   * names the tenant and the user of the token.
+   * Return the fields of the command `hello`: the token, and the session, rooms and inbox to resume. `owner` is the text
+   * `TENANT/USER`, from the token. Stored data belongs to one owner.
    */
-  _hello(token: string, user: string): Promise<object>;
+  _hello(token: string, owner: string): Promise<object>;
   /** Process an event of the server. */
   event(frame: RawEvent): void;
-  /** Listen to events of the page. Returns functions that remove the listeners. A closing session calls these functions. */
+  /** Add listeners to the page. Returns functions that remove these listeners when the session closes. */
   _listen(page: Page): Undo[];
   /** Process the loss of the connection. */
   _lost(): void;
@@ -73,17 +75,17 @@ export interface SessionCallbacks {
   _closed(error: GreendotError): void;
 }
 
-// Function that opens an event stream (SSE), for networks that block WebSockets. The client loads the module of this
-// function after the first socket that did not open.
+// Function that opens an event stream (SSE), for networks that block WebSockets. If a WebSocket does not open, the client
+// loads this function for the next attempts.
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
   /**
-   * State of the connection, and the reason why the client is not online. In the states `idle`, `connecting` and `online`,
-   * the reason is null.
+   * State of the connection. In the states `waiting`, `offline` and `closed`, `reason` explains why the client is not
+   * online. In the other states, `reason` is null.
    */
   connection: Connection = { state: "idle", reason: null, failures: 0 };
-  /** Data of the server's last `welcome`. */
+  /** Data of the last event `welcome`. */
   welcome: Welcome | null = null;
   readonly _clock: Clock;
   readonly _page: Page | null;
@@ -97,15 +99,15 @@ export class Session {
   #url: string;
   #webSocket: WebSocketMaker | undefined;
   #link: Link | null = null;
-  #attempt = 0; // number of the current attempt; results of older attempts are ignored
-  #failures = 0; // failed attempts and lost connections in a row; a connection that lasts longer than STEADY_MS ends the row
-  #onlineAt = Infinity; // time of the welcome; Infinity while there is no connection
-  #ahead = 0; // milliseconds that the server's clock is ahead of the local clock
-  #hintMs: number | null = null; // minimum delay before the next attempt, from the server
-  #notBefore = 0; // earliest time of the next attempt when the network returns or the page becomes visible, see `#wake`
-  #anotherToken = true; // whether to connect at once with another token if the current token has expired or is refused
-  // Cancels the timer that starts the next attempt, or the timer that ends the current attempt if `getToken` or the storage
-  // takes too long.
+  #attempt = 0; // number of the current attempt; the session ignores results of older attempts
+  #failures = 0; // failed attempts and lost connections in a row; a connection of more than STEADY_MS ends the row
+  #onlineAt = Infinity; // time of the event `welcome`; Infinity without a connection
+  #ahead = 0; // server's time minus local time, in milliseconds
+  #hintMs: number | null = null; // shortest delay before the next attempt, from the server; null: none
+  #notBefore = 0; // before this time, `#wake` makes no attempt
+  #anotherToken = true; // if the token has expired or is refused: whether to try another token at once
+  // Cancels the current timer. In state `connecting`, this timer ends an attempt if `getToken` or the storage takes too long.
+  // In the states `waiting` and `offline`, the timer starts the next attempt.
   #timer: Undo = () => {};
   #refreshing: Undo = () => {}; // cancels the timer of the token refresh
   #unlisten: Undo[] = []; // functions that remove the listeners of the page
@@ -125,17 +127,17 @@ export class Session {
     this._outbox = new Outbox(options.queue, this.#request, clock);
   }
 
-  /** Whether there is a connection on which the server has sent the event `welcome`. */
+  /** Whether the server has sent the event `welcome` on the current connection. */
   get online(): boolean {
     return this.#link?.open ?? false;
   }
 
-  /** Intervals of typing reports, and the time after which typing ends without a report. The server sets these times. */
+  /** Times of typing reports. The server sets these times. */
   get typing(): TypingTimes {
     return this.welcome?.typing ?? TYPING;
   }
 
-  /** Whether the page is visible; true without a page. */
+  /** Whether the page is visible. Without a page, the value is true. */
   get visible(): boolean {
     return this._page?.isVisible() ?? true;
   }
@@ -145,24 +147,25 @@ export class Session {
     return this._clock.now() + this.#ahead;
   }
 
-  // Methods that send commands of rooms, inbox and presence. Two of the methods have a parameter `fold`: a function that
-  // receives the data of the answer before the client processes any later frame.
+  // Commands of rooms, inbox and presence
 
-  /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
+  /** Send a command if there is a connection. Returns whether the client has sent the command. */
   _trySend(type: string, fields?: object): boolean {
     return this.#link?._trySend(encode(type, fields)) ?? false;
   }
 
-  /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the server's answer. */
+  /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the answer instead. */
   signal(fields: object, { key, reply }: SignalOptions = {}): boolean | Promise<void> {
     const sent = { ...fields, key };
     return reply ? this.ask("signal.send", sent) : this._trySend("signal.send", sent);
   }
 
   /**
-   * Send a command on the current connection and return the data of the answer. If the server asks for a later attempt, as
-   * with the error `rate_limited`, send the command again after a pause. Without a connection, or if the connection is lost,
-   * the call fails with `disconnected`.
+   * Send a command on the current connection, and return the data of the answer. If the answer is a temporary error, such as
+   * `rate_limited`, the client sends the command again after a pause. Without a connection, or if the connection is lost, the
+   * call fails with `disconnected`.
+   *
+   * The client passes the data of the answer to `fold`, and then processes the next frame.
    */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
@@ -178,9 +181,11 @@ export class Session {
   }
 
   /**
-   * Send a command, now or after a reconnect, and return the data of the answer. If the connection is lost before the
-   * answer, send the command again on the next connection. So the command must be idempotent. Commands with the same
-   * `lane` are sent in the order of the calls: each command waits for the answer to the previous command.
+   * Send a command, and return the data of the answer. Without a connection, the command waits for the next connection. If
+   * the connection is lost before the answer, the client sends the command again. So the command must be idempotent.
+   *
+   * The client sends commands with the same `lane` one by one: each command waits for the answer to the previous command.
+   * For `fold`, see `ask`.
    */
   async _queue<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const { state, reason } = this.connection;
@@ -191,10 +196,10 @@ export class Session {
   /** Emit the event `error`, for an error that no promise reports. */
   _failed = (error: GreendotError): void => this._events.emit("error", error);
 
-  /** Report an error that a listener of the event `type` has thrown: log it, and emit the event `error`. */
+  /** Log an error that a listener of the event `type` has thrown, and emit the event `error`. */
   _threw = (error: unknown, type?: unknown): void => {
     console.error("greendot: a listener threw", error);
-    // A listener of `error` that throws must not receive its own error. Otherwise it would throw again, without end.
+    // If a listener of `error` throws, the client does not emit this error. The listener would throw again, without end.
     if (type !== "error") this._failed(because("listener", "a listener threw", error));
   };
 
@@ -207,8 +212,7 @@ export class Session {
   /** Connect. In state `waiting` or `offline`, make the next attempt now. */
   connect(): void {
     const { state } = this.connection;
-    // The constructor does not check that there is a WebSocket class. During server rendering, a client is created but never
-    // connects.
+    // The constructor does not check this, because server rendering creates clients that never connect.
     if (!this.#webSocket) throw new GreendotError("bad_field", "no global WebSocket: set `webSocket`");
     if (state === "online" || state === "connecting") return;
     if (state === "idle" || state === "closed") {
@@ -219,17 +223,19 @@ export class Session {
     void this.#connect();
   }
 
-  /** Close the connection, and do not connect again. With `bye`, the server ends the user's session at once. */
+  /**
+   * Close the connection, and do not connect again. If `bye` is true, the server ends its session of this device at once.
+   * Otherwise, the server waits some seconds for the device to return.
+   */
   close(bye: boolean): void {
     if (this.connection.state !== "closed") this.#stop("closed", "", bye);
   }
 
-  /** Make an attempt to connect. */
   async #connect(): Promise<void> {
     const attempt = ++this.#attempt;
     const tokens = this.#tokens;
     this.#timer();
-    // If `getToken` or the storage never answers, end this attempt and plan the next attempt.
+    // If `getToken` or the storage does not answer, end this attempt, and plan the next one.
     this.#timer = this._clock.after(PREPARED_MS, () => {
       this.#attempt += 1;
       this.#wait("no_token", "getToken or the storage did not answer");
@@ -258,7 +264,6 @@ export class Session {
     }
   }
 
-  /** Process an event of the server. */
   #received(frame: RawEvent): void {
     const data = frame.data as any;
     if (frame.type === "welcome") {
@@ -267,8 +272,8 @@ export class Session {
       this.#onlineAt = this._clock.now();
       this.#hintMs = null;
       this.#refreshIn();
-      // First, the client sends the commands that restore rooms, inbox and presence. Listeners of the event `state` may
-      // send commands, too, so this event comes afterwards.
+      // The callback sends the commands that restore rooms, inbox and presence. Listeners of the event `state` may send
+      // commands, too. So the callback comes first.
       this.#callbacks.event(frame);
       this.#become("online", null);
       return;
@@ -277,7 +282,7 @@ export class Session {
     this.#callbacks.event(frame);
   }
 
-  /** Process the end of the link: connect again at once with another token, plan the next attempt, or close the session. */
+  /** Process the end of the link. Connect again at once with another token, plan the next attempt, or close the session. */
   #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
@@ -306,7 +311,7 @@ export class Session {
     this.#timer();
     const bounds = { ...BACKOFF, ...this.#options.backoff };
     const isOnline = this._page?.isOnline() ?? true;
-    // The page may report wrongly that there is no network. So make attempts also in state `offline`, but rarely.
+    // The page may be wrong about the network. So the client makes attempts in state `offline`, too, but rarely.
     const ms = isOnline ? Math.round(backoff(this.#failures, this.#hintMs, this._random, bounds)) : bounds.capMs;
     if (code !== "offline") {
       this.#notBefore = this._clock.now() + Math.max(CALM_MS, this.#hintMs ?? 0);
@@ -322,9 +327,9 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before the link ends, because the end of the current link causes a reconnect
+    this.#link = null; // before the call of `_leave`: the end of `this.#link` would cause a reconnect
     link?._leave(bye);
-    this.#tokens._forget("first"); // the next user may be another one
+    this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();
     this.#refreshing();
     for (const undo of this.#unlisten.splice(0)) undo();
@@ -332,7 +337,6 @@ export class Session {
     this.#become("closed", reason);
   }
 
-  /** Set the state, and emit the event `state`. */
   #become(state: ConnectionState, reason: Reason | null): void {
     this.connection = { state, reason, failures: this.#failures };
     this._events.emit("state", this.connection);
@@ -352,8 +356,8 @@ export class Session {
   }
 
   /**
-   * Check the connection, because the network may have changed, or because the page has become visible. Without a
-   * connection, make the next attempt soon.
+   * Called if the network may have changed, or if the page has become visible. If there is a connection, check it.
+   * Otherwise, make the next attempt soon.
    */
   #wake(): void {
     const { state } = this.connection;
@@ -364,14 +368,14 @@ export class Session {
       this.#timer();
       this.#timer = this._clock.after(ms, () => void this.#connect());
       if (state === "offline") this.#become("waiting", reasonFor("lost", "", ms));
-    } else if (state === "waiting") this.#wait("offline", ""); // postpone the attempt, which would fail without a network
+    } else if (state === "waiting") this.#wait("offline", ""); // without a network, the attempt would fail
   }
 
   // The token
 
   /**
-   * Refresh the token after `ms`, by default shortly before the token expires. `failures` is the number of failed refreshes
-   * in a row if the next refresh fails, too: 1 at first. The delay after a failure grows with this number.
+   * Refresh the token after `ms`; by default shortly before the token expires. If the refresh fails, the client tries again.
+   * `failures` is 1 at first, and grows with each failed refresh. The delay before the next refresh grows with `failures`.
    */
   #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
     if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
@@ -390,7 +394,7 @@ export class Session {
     } catch (error) {
       if (link !== this.#link) return;
       this._failed(error as GreendotError);
-      // If the server has refused the token, the next connection gets another token.
+      // If the server has refused the token, the client requests another token for the next connection.
       if (!(error as GreendotError).retry) return tokens._forget("refused");
       this.#refreshIn(RETRY_MS + backoff(failures, null, this._random), failures + 1);
     }
@@ -405,7 +409,7 @@ function addressOf(given: string): string {
     if (url.pathname === "/") url.pathname = "/v1/connect";
     if (/^wss?:/.test(url.href)) return url.href;
   } catch {
-    // `given` is not a URL. The error is thrown below.
+    // `given` is not a URL: see the error below
   }
   throw new GreendotError("bad_field", `invalid url ${JSON.stringify(given)}: use a URL like wss://example.com`);
 }

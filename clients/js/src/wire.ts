@@ -76,7 +76,7 @@ export interface Notification<Body = unknown> {
   kind: string;
   body: Body;
   created_at: number;
-  /** The server resends the notification until `inbox.ack` is called for it. */
+  /** Whether the notification needs an acknowledgement: see `inbox.ack`. */
   ack: boolean;
 }
 

@@ -7,7 +7,7 @@ export interface UsedInbox<Body = unknown> extends InboxState<Body>, InboxAction
 
 /**
  * Return the newest notifications in ascending order, and actions such as `markRead`. `Body` is the type of the bodies of
- * notifications. If one component marks a notification, all components with `useInbox` show the mark.
+ * notifications. If one component marks a notification, for example as read, all components with `useInbox` show the change.
  */
 export function useInbox<Body = unknown>(options: InboxOptions = {}): UsedInbox<Body> {
   const { filter } = options;

@@ -31,8 +31,9 @@ import { type Refs, spread, useSource } from "./source.js";
 export type UsedConnection = Refs<Omit<ConnectionState, "connect">> & Pick<ConnectionState, "connect">;
 
 /**
- * Return the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` is a sentence that
- * explains why the client is not online, and `reason.action` is the action for the user. In other states, `reason` is null.
+ * Return the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` explains to the user why
+ * the client is not online. `reason.action` is what the user can do, for example `sign-in` or `reload`. The action `wait`
+ * means that the client reconnects by itself. In other states, `reason` is null.
  */
 export function useConnection(): UsedConnection {
   const { connect, ...fields } = spread(useSource(connectionSource), computed(() => ({}))) as Refs<ConnectionState>;
@@ -109,7 +110,7 @@ export type UsedInbox<Body = unknown> = Refs<InboxState<Body>> & InboxActions;
 
 /**
  * Return the newest notifications in ascending order, updated while the component is mounted. `Body` is the type of
- * their bodies. Every `useInbox` of this client shows the marks that any of them sets.
+ * their bodies. If one component marks a notification, for example as read, all components with `useInbox` show the change.
  */
 export function useInbox<Body = unknown>(options: MaybeRefOrGetter<InboxOptions> = {}): UsedInbox<Body> {
   const state = useSource((client) => inboxSource<Body>(client, toValue(options)));

@@ -295,7 +295,7 @@ class RoomCount(Event, frozen=True):
 class RoomReceipt(Event, frozen=True):
     """A user has read a room up to a message. Only rooms with read receipts have this event.
 
-    The latest event of a user counts. At most one is sent per user and second.
+    The latest event of a user counts. Each node sends at most one per user, room and second.
     """
 
     type = "room.receipt"
@@ -306,7 +306,10 @@ class RoomReceipt(Event, frozen=True):
 
 
 class RoomReceiptCount(Event, frozen=True):
-    """Number of users who have read a message, sent to large rooms instead of `room.receipt`. At most one a second."""
+    """Number of users who have read a message, sent to large rooms instead of `room.receipt`.
+
+    Each node sends at most one per room and second.
+    """
 
     type = "room.receipt_count"
 
@@ -365,8 +368,9 @@ class Signal(Event, frozen=True, rename={"sender": "from"}):
 class NotificationCreated(Event, frozen=True):
     """New notification in the user's inbox.
 
-    A notification with `ack` is sent again until a device acknowledges the notification: up to ten times, and after
-    each hello.
+    If `ack` is true, the notification waits until a device acknowledges it. While it waits, the server sends it to each
+    device that connects, and repeats it to the connected devices. Each node stops after ten repetitions, and begins
+    again when a device connects to this node.
     """
 
     type = "notification.created"

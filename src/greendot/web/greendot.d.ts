@@ -148,7 +148,7 @@ interface Notification<Body = unknown> {
     kind: string;
     body: Body;
     created_at: number;
-    /** The server resends the notification until `inbox.ack` is called for it. */
+    /** Whether the notification needs an acknowledgement: see `inbox.ack`. */
     ack: boolean;
 }
 /** Notification in the inbox, with the times of its marks. */
@@ -465,28 +465,31 @@ interface InboxEvents {
     resync: Gap;
 }
 
-/** Notifications to mark: one id, several ids, or all notifications up to and including the number `through`. */
+/** Notifications to mark: one id, several ids, or all notifications up to and including the `seq` in `through`. */
 type Marks = string | readonly string[] | {
     through: number;
 };
 /**
- * `client.inbox`: the user's notifications. `seen`, `read`, `archive` and `ack` mark notifications on all devices of the
- * user. Without a connection, calls of these methods and of `list` wait for a connection.
+ * `client.inbox`: the user's notifications. Each notification has a number, its `seq`. A later notification has a higher
+ * `seq`.
+ *
+ * `seen`, `read`, `archive` and `ack` mark notifications, on all devices of the user. Without a connection, these methods and
+ * `list` wait for a connection.
  */
 declare class Inbox {
     #private;
-    /** Number of unread notifications, over all devices. */
+    /** Number of unread notifications. It is the same on all devices of the user. */
     unread: number;
-    /** Number of unseen notifications, over all devices. */
+    /** Number of unseen notifications. It is the same on all devices of the user. */
     unseen: number;
     /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof InboxEvents>(type: Type, listener: (event: InboxEvents[Type]) => void): Undo;
     /**
      * Fetch a page of at most `limit` notifications, in ascending order. By default, the pages have all notifications that are
-     * not archived. `filter` selects only unread, only unseen or only archived notifications.
+     * not archived. With `filter`, the pages have only unread, only unseen or only archived notifications.
      *
-     * - With `after`, the page starts directly after this number.
-     * - With `before`, the page ends directly before this number.
+     * - With `after`, the page has the next notifications after this `seq`.
+     * - With `before`, the page has the last notifications before this `seq`.
      * - Without `after` and `before`, the page has the newest notifications.
      *
      * A call with both `after` and `before` fails.
@@ -507,9 +510,11 @@ declare class Inbox {
      */
     archive(which: Marks): Promise<Badge>;
     /**
-     * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
-     * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
-     * each connect.
+     * Acknowledge notifications, and mark them as read and as seen.
+     *
+     * If a notification has `ack: true`, it waits for an acknowledgement. While it waits, the server sends it to each device
+     * that connects, and repeats it to the connected devices. Each node (server process) stops after ten repetitions, and begins
+     * again when a device connects to this node.
      */
     ack(which: Marks): Promise<Badge>;
 }
@@ -572,13 +577,13 @@ declare class Cursors {
 /** Callbacks of a session. The client implements them. */
 interface SessionCallbacks {
     /**
-     * Return the fields of the command `hello`. They contain the token, and the session, rooms and inbox to resume. `user`
-     * names the tenant and the user of the token.
+     * Return the fields of the command `hello`: the token, and the session, rooms and inbox to resume. `owner` is the text
+     * `TENANT/USER`, from the token. Stored data belongs to one owner.
      */
-    _hello(token: string, user: string): Promise<object>;
+    _hello(token: string, owner: string): Promise<object>;
     /** Process an event of the server. */
     event(frame: RawEvent): void;
-    /** Listen to events of the page. Returns functions that remove the listeners. A closing session calls these functions. */
+    /** Add listeners to the page. Returns functions that remove these listeners when the session closes. */
     _listen(page: Page): Undo[];
     /** Process the loss of the connection. */
     _lost(): void;
@@ -588,11 +593,11 @@ interface SessionCallbacks {
 declare class Session {
     #private;
     /**
-     * State of the connection, and the reason why the client is not online. In the states `idle`, `connecting` and `online`,
-     * the reason is null.
+     * State of the connection. In the states `waiting`, `offline` and `closed`, `reason` explains why the client is not
+     * online. In the other states, `reason` is null.
      */
     connection: Connection;
-    /** Data of the server's last `welcome`. */
+    /** Data of the last event `welcome`. */
     welcome: Welcome | null;
     readonly _clock: Clock;
     readonly _page: Page | null;
@@ -601,37 +606,44 @@ declare class Session {
     readonly _outbox: Outbox;
     _random: () => number;
     constructor(options: GreendotOptions, callbacks: SessionCallbacks);
-    /** Whether there is a connection on which the server has sent the event `welcome`. */
+    /** Whether the server has sent the event `welcome` on the current connection. */
     get online(): boolean;
-    /** Intervals of typing reports, and the time after which typing ends without a report. The server sets these times. */
+    /** Times of typing reports. The server sets these times. */
     get typing(): TypingTimes;
-    /** Whether the page is visible; true without a page. */
+    /** Whether the page is visible. Without a page, the value is true. */
     get visible(): boolean;
     /** Return the estimated time of the server. */
     now(): number;
-    /** Send a command if there is a connection. Without a connection, drop the command. Returns whether the command was sent. */
+    /** Send a command if there is a connection. Returns whether the client has sent the command. */
     _trySend(type: string, fields?: object): boolean;
-    /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the server's answer. */
+    /** Send a signal. Returns whether the client has sent the signal. With `reply`, returns a promise of the answer instead. */
     signal(fields: object, { key, reply }?: SignalOptions): boolean | Promise<void>;
     /**
-     * Send a command on the current connection and return the data of the answer. If the server asks for a later attempt, as
-     * with the error `rate_limited`, send the command again after a pause. Without a connection, or if the connection is lost,
-     * the call fails with `disconnected`.
+     * Send a command on the current connection, and return the data of the answer. If the answer is a temporary error, such as
+     * `rate_limited`, the client sends the command again after a pause. Without a connection, or if the connection is lost, the
+     * call fails with `disconnected`.
+     *
+     * The client passes the data of the answer to `fold`, and then processes the next frame.
      */
     ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
     /**
-     * Send a command, now or after a reconnect, and return the data of the answer. If the connection is lost before the
-     * answer, send the command again on the next connection. So the command must be idempotent. Commands with the same
-     * `lane` are sent in the order of the calls: each command waits for the answer to the previous command.
+     * Send a command, and return the data of the answer. Without a connection, the command waits for the next connection. If
+     * the connection is lost before the answer, the client sends the command again. So the command must be idempotent.
+     *
+     * The client sends commands with the same `lane` one by one: each command waits for the answer to the previous command.
+     * For `fold`, see `ask`.
      */
     _queue<Reply>(lane: Lane, type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
     /** Emit the event `error`, for an error that no promise reports. */
     _failed: (error: GreendotError) => void;
-    /** Report an error that a listener of the event `type` has thrown: log it, and emit the event `error`. */
+    /** Log an error that a listener of the event `type` has thrown, and emit the event `error`. */
     _threw: (error: unknown, type?: unknown) => void;
     /** Connect. In state `waiting` or `offline`, make the next attempt now. */
     connect(): void;
-    /** Close the connection, and do not connect again. With `bye`, the server ends the user's session at once. */
+    /**
+     * Close the connection, and do not connect again. If `bye` is true, the server ends its session of this device at once.
+     * Otherwise, the server waits some seconds for the device to return.
+     */
     close(bye: boolean): void;
 }
 
@@ -657,80 +669,89 @@ declare class People {
     get(users: string | Iterable<string>): Promise<Presence[]>;
 }
 
-/** Range of a page of the history. */
+/** Arguments of `history`. */
 interface Bounds {
     before?: number;
     after?: number;
     limit?: number;
 }
-/** Room of the client, from `client.room(name)`. */
+/**
+ * A room, from `client.room(name)`.
+ *
+ * Each message of a room has a number, its `seq`. A later message has a higher `seq`. Edits, deletions and reactions are
+ * messages, too: each has its own `seq`, and its field `ref` is the `seq` of the message that it changes. The read marker of a
+ * user is the `seq` up to which the user has read the room, on any device.
+ */
 declare class Room<Body = unknown, SignalBody = unknown> {
     #private;
     readonly name: string;
-    /** Number of the newest known message. 0 before the first join, after a removal, and after a change of user. */
+    /** `seq` of the newest known message. 0 before the first join, after a removal, and after another user has signed in. */
     head: number;
     /** Number of users in the room. null before the first join, and after a leave or a removal. */
     count: number | null;
     /** Whether the client is in the room now: the server has accepted the join on the current connection. */
     joined: boolean;
-    /** Whether the app has archived the room. An archived room is read-only. */
+    /** Whether the app has archived the room. Users can read an archived room, but not change it. */
     archived: boolean;
     /**
-     * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
-     * mute is not known before the first join, and after a leave, a removal or a close. A lost connection does not change the
-     * value.
+     * End of the user's mute, in milliseconds UTC. If the mute has no end, the value is Infinity. If the user is not muted, the
+     * value is null. It is also null before the first join, and after a leave, a removal or a close of the client. A lost
+     * connection does not change the value.
      */
     mutedUntil: number | null;
-    /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
+    /** Shortest time between two messages of one user, in seconds. 0: no slow mode. */
     slowModeS: number;
-    /** Number of unread messages. Edits, deletions and reactions count as messages. */
+    /** Number of unread messages, including edits, deletions and reactions. */
     get unread(): number;
-    /** Users who type, and the number of these users. The returned object is a new object after each change. */
+    /** Users who type, and their number. After each change, the value is a new object. */
     get typers(): Typing;
     /** Call `listener` with every event of this type. Returns a function that removes the listener. Throws if the type is unknown. */
     on<Type extends keyof RoomEvents>(type: Type, listener: (event: RoomEvents<Body, SignalBody>[Type]) => void): Undo;
     /**
-     * Join this room, now and after every reconnect. Without a connection, the call waits for a connection. After the join,
-     * each new message is an event `message`. Several components of a program may join the same room: see `leave`.
+     * Join the room, now and after every reconnect. Without a connection, the call waits for a connection. After the join, the
+     * room emits the event `message` for each new message. Several components of a program may join the same room: see `leave`.
      *
-     * `after` is the number of a message: with `after`, the messages after this number are events, too. If the client is
-     * already in the room, `after` has no effect. Without `after`, the room continues after the last delivered message. The
-     * client's `storage` (by default in memory) holds the number of this message. A leave or a removal discards the number. If
-     * the storage has no number, only new messages are events.
+     * The options select older messages. A call with both options throws an error.
      *
-     * With `history`, the result contains this number of newest messages, at most 100. All later messages are events. A call
-     * with both `after` and `history` throws an error.
+     * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client is already in the room,
+     *   `after` has no effect.
+     * - With `history`, the result contains this number of newest messages, at most 100. The room emits all later messages.
+     * - With neither option, the room first emits the messages after the last message that it has emitted. The client keeps the
+     *   `seq` of this message in its `storage` (by default in memory), until a leave or a removal. If the storage has no such
+     *   `seq`, the room emits only new messages.
      */
     join({ after, history }?: {
         after?: number;
         history?: number;
     }): Promise<Joined<Body>>;
     /**
-     * Undo one call of `join`. The client leaves the room when `leave` was called as often as `join`. The event `removed`
-     * undoes all earlier calls of `join`: after this event, call `leave` only for later calls of `join`.
+     * Undo one call of `join`. After as many calls of `leave` as of `join`, the client leaves the room. The event `removed`
+     * undoes all calls of `join` before the event: do not call `leave` for these calls.
      */
     leave(): void;
     /**
-     * Send a message. The promise resolves when the server has stored the message. Without a connection, messages wait in
-     * order. If the connection is lost before the answer, the client sends the message again, with the same `key`. The server
-     * stores only one message with this key. By default, the client generates a new key for each call.
+     * Send a message. The promise resolves when the server has stored the message. Without a connection, the message waits for
+     * a connection. The client sends messages in the order of the calls.
+     *
+     * If the connection is lost before the answer, the client sends the message again, with the same `key`. The server stores
+     * only one message with this key. By default, the client generates a new key for each call.
      */
     send(body: Body, options?: {
         key?: string;
     }): Promise<Written>;
-    /** Replace the body of the message with number `ref`. For `key`, see `send`. */
+    /** Replace the body of the message whose `seq` is `ref`. For `key`, see `send`. */
     edit(ref: number, body: Body, options?: {
         key?: string;
     }): Promise<Written>;
     /**
-     * Delete the message with number `ref`: clients no longer show the message. The content of the message stays in the
-     * server's database until your backend deletes the message, too. For `key`, see `send`.
+     * Delete the message whose `seq` is `ref`. Clients no longer show the message, but its content stays in the server's
+     * database. To erase the content, let your backend delete the message, too. For `key`, see `send`.
      */
     delete(ref: number, options?: {
         key?: string;
     }): Promise<Written>;
     /**
-     * Add a reaction of this user to the message with number `ref`. With `on: false`, remove the reaction. A second call with
+     * Add a reaction of the user to the message whose `seq` is `ref`. With `on: false`, remove the reaction. A second call with
      * the same arguments has no effect. For `key`, see `send`.
      */
     react(ref: number, reaction: string, { on, key }?: {
@@ -740,34 +761,39 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     /**
      * Fetch a page of at most `limit` messages, in ascending order:
      *
-     * - With `after`, the page starts directly after this number.
-     * - With `before`, the page ends directly before this number.
+     * - With `after`, the page has the next messages after this `seq`.
+     * - With `before`, the page has the last messages before this `seq`.
      * - Without `after` and `before`, the page has the newest messages.
      *
      * A call with both `after` and `before` fails.
      */
     history(bounds?: Bounds): Promise<RoomMessage<Body>[]>;
     /**
-     * Mark the messages up to number `seq` as read; by default all messages. Without a connection, the call waits for a
-     * connection. Returns the number of messages that are still unread.
+     * Mark the messages up to `seq` as read; by default all messages. Without a connection, the call waits for a connection.
+     * Returns the number of messages that are still unread.
      */
     read(seq?: number): Promise<number>;
     /**
-     * Report that the user types. Call `typing()` at every keystroke. The client sends a report at most once in the interval
-     * that the server sets (`welcome.typing.repeat_ms`, by default 3 s). Without calls, the typing ends by itself after some
-     * seconds. To end the typing earlier, for example when the field is empty, call `typing(false)`.
+     * Report that the user types. Call `typing()` at every keystroke. The client limits the number of reports: by default, it
+     * sends one report in 3 s (`welcome.typing.repeat_ms`). Some seconds after the last call, the typing ends by itself. To end
+     * the typing at once, for example when the field is empty, call `typing(false)`.
      */
     typing(isTyping?: boolean): void;
-    /** Fetch a page of the users in the room, ordered by id, with their names and info. */
+    /**
+     * Fetch a page of the users in the room, ordered by id, with their names and info. For the next page, pass the last id as
+     * `after`.
+     */
     present(page?: {
         after?: string;
         limit?: number;
     }): Promise<PresentPage>;
     /**
-     * Fetch a page of read receipts, ordered by user id. With `seq`, fetch only the number of users who have read the message
-     * with this number. If the room has more than 100 members, or more than 100 users are in the room, a call without `seq`
-     * fails with `too_many`. The operator can change this limit (`rooms.receipts_members`). A call also fails if the app has not
-     * turned on read receipts for the room.
+     * Fetch a page of read receipts, ordered by user id. A receipt has the `seq` up to which a user has read. For the next page,
+     * pass `next` of the result as `after`. With `seq`, fetch only the number of users who have read this message.
+     *
+     * If the app has not turned on read receipts for the room, each call fails. If the room has more than 100 members, or if
+     * more than 100 users are in the room, only calls with `seq` work: other calls fail with `too_many`. The operator can change
+     * this limit (`rooms.receipts_members`).
      */
     receipts(page: {
         seq: number;
@@ -777,12 +803,12 @@ declare class Room<Body = unknown, SignalBody = unknown> {
         limit?: number;
     }): Promise<ReceiptPage>;
     /**
-     * Send a signal to the users in the room, for example the position of a pointer. A signal is not stored. If a receiver
-     * reads slowly, signals for this receiver wait in the server. A newer signal then replaces a waiting signal that has
-     * the same sender, kind and `key`. Signals without a `key` do not replace each other.
+     * Send a signal to the users in the room, for example the position of a pointer. The server does not store signals. If a
+     * client receives slowly, its signals wait in the server. A new signal then replaces a waiting signal with the same sender,
+     * kind and `key`. Signals without a `key` do not replace each other.
      *
-     * Without a connection, the signal is dropped. The result is true if the client has sent the signal. With `reply: true`,
-     * the result is a promise. This promise fails if the server refuses the signal, or if there is no connection.
+     * Without a connection, the client drops the signal. The result is true if the client has sent the signal. With
+     * `reply: true`, the result is a promise: it fails if the server refuses the signal, or if there is no connection.
      */
     signal(kind: string, body: SignalBody, options: SignalOptions & {
         reply: true;

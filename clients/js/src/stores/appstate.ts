@@ -13,8 +13,8 @@ export interface AppStateLike {
 
 /**
  * Return a value for the option `page` of a client in a mobile app. While the app is in the foreground, the client reports
- * that the user is active. While the app is in the background, the client reports no activity, so the user becomes idle (by
- * default after five minutes). When the app returns to the foreground, the client checks its connection at once.
+ * that the user is active. While the app is in the background, the client reports no activity, and the user becomes idle after
+ * some time (by default five minutes). When the app returns to the foreground, the client checks its connection at once.
  */
 export function appStatePage(appState: AppStateLike): Page {
   const isActive = () => appState.currentState === "active";

@@ -14,9 +14,9 @@ export interface UsedConnection extends Connection {
 }
 
 /**
- * Return a source of the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` is a sentence
- * that explains why the client is not online, and `reason.action` is the action for the user. In other states, `reason` is
- * null.
+ * Return a source of the state of the connection. In the states `waiting`, `offline` and `closed`, `reason.text` explains to
+ * the user why the client is not online. `reason.action` is what the user can do, for example `sign-in` or `reload`. The
+ * action `wait` means that the client reconnects by itself. In other states, `reason` is null.
  */
 export function connectionSource(client: Greendot): Source<UsedConnection> {
   const connect = () => client.connect();
@@ -34,9 +34,10 @@ export function connectionSource(client: Greendot): Source<UsedConnection> {
 }
 
 /**
- * Create a client. During server rendering, the client never connects. The parameter `latest` is a function that returns
- * the current options. Whenever the client needs a token, it calls `getToken` of these options. So a component can use a new
- * `getToken` after the creation of the client. By default, the client calls `getToken` of `options`.
+ * Create a client that does not connect yet: see `hold`. So the function also works during server rendering.
+ *
+ * Whenever the client needs a token, it calls `getToken` of the options that `latest` returns. So a component can change
+ * `getToken` later. By default, `latest` returns `options`.
  */
 export function createClient(options: GreendotOptions, latest: () => GreendotOptions = () => options): Greendot {
   // On a server there is no page to resolve a path against, and the client never connects.
@@ -48,9 +49,8 @@ export function createClient(options: GreendotOptions, latest: () => GreendotOpt
 const holders = new WeakMap<Greendot, number>();
 
 /**
- * Connect a client, and return a function that releases the client. After all callers of `hold` have released the client, the
- * client is closed at the end of the turn of the event loop. A new call of `hold` in the same turn as the last release keeps
- * the client open.
+ * Connect a client, and return a function that releases the client. When all callers of `hold` have released the client, the
+ * client closes. If `hold` is called again in the same turn of the event loop, the client stays connected.
  */
 export function hold(client: Greendot): Undo {
   const count = (by: number) => holders.set(client, (holders.get(client) ?? 0) + by);

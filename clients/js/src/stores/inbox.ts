@@ -8,7 +8,7 @@ const MOST_LISTED = 300; // the server's maximum per page
 
 /** State of an inbox. */
 export interface InboxState<Body = unknown> {
-  /** Notifications in ascending order of their numbers: the newest is the last. */
+  /** Notifications. The newest is the last one. */
   notifications: readonly InboxEntry<Body>[];
   /** Number of unread notifications in the whole inbox. */
   unread: number;
@@ -22,9 +22,9 @@ export interface InboxState<Body = unknown> {
   error: GreendotError | null;
 }
 
-/** Options of an inbox. If several components use the same filter, the page size of the first component applies. */
+/** Options of an inbox. If several components use the same `filter`, the `pageSize` of the first component applies. */
 export interface InboxOptions {
-  /** Notifications to list; by default all notifications that are not archived. */
+  /** Notifications to show; by default all notifications that are not archived. */
   filter?: InboxFilter;
   /** Number of notifications per fetch: by default 50, at most 300. */
   pageSize?: number;
@@ -32,7 +32,7 @@ export interface InboxOptions {
 
 /** Actions of an inbox, from `inboxActions`. */
 export interface InboxActions {
-  /** Fetch a page of older notifications, and put the page at the start of `notifications`. */
+  /** Fetch a page of older notifications. They are then at the start of `notifications`. */
   loadOlder(): Promise<void>;
   /** Mark notifications as seen: the user has opened a list with these notifications. */
   markSeen(which: Marks): Promise<void>;
@@ -41,9 +41,11 @@ export interface InboxActions {
   /** Archive notifications, and mark them as read and as seen. */
   archive(which: Marks): Promise<void>;
   /**
-   * Acknowledge notifications, and mark them as read and as seen. Some kinds of notifications have `ack: true`. The server
-   * sends such a notification again until a device acknowledges it: up to ten times while the user is connected, and after
-   * each connect.
+   * Acknowledge notifications, and mark them as read and as seen.
+   *
+   * If a notification has `ack: true`, it waits for an acknowledgement. While it waits, the server sends it to each device
+   * that connects, and repeats it to the connected devices. Each node (server process) stops after ten repetitions, and begins
+   * again when a device connects to this node.
    */
   ack(which: Marks): Promise<void>;
 }
@@ -180,8 +182,9 @@ export function inboxSource<Body = unknown>(client: Greendot, { filter = "all", 
 }
 
 /**
- * Return the actions of an inbox. All inbox sources of the client show the marks that an action makes. `loadOlder` concerns
- * only the source with the same `filter`, and has no effect while this source has no subscriber.
+ * Return the actions of an inbox. If an action marks notifications, for example as read, all inbox sources of the client show
+ * the change. `loadOlder` adds notifications to the `inboxSource` with the same `filter`. Without a subscriber of this source,
+ * `loadOlder` has no effect.
  */
 export function inboxActions(client: Greendot, { filter = "all" }: InboxOptions = {}): InboxActions {
   return {

@@ -7,7 +7,7 @@ import type { Source } from "./shared.js";
 const NONE: ReadonlyMap<string, Presence> = new Map();
 const LONGEST_MS = 0x7fffffff; // setTimeout fires at once for longer delays
 
-/** Return a source of the presence of users, as a map by user id. Users without a known presence are not in the map. */
+/** Return a source of the presence of users, as a map by user id. The map has only users whose presence is known. */
 export function presenceSource(client: Greendot, users: readonly string[]): Source<ReadonlyMap<string, Presence>> {
   const unique = [...new Set(users)];
   let last = NONE;
@@ -23,8 +23,8 @@ export function presenceSource(client: Greendot, users: readonly string[]): Sour
 }
 
 /**
- * Return a source of a text such as "5 minutes ago", which changes as time passes. The text is empty if the user is not
- * offline, or if the time is unknown.
+ * Return a source of a text such as "5 minutes ago". The text changes as time passes. If the user is not offline, or if the
+ * time is unknown, the text is empty.
  */
 export function lastSeenSource(
   client: Greendot,

@@ -7,22 +7,24 @@ import { Shared, sharedSource, type Source } from "./shared.js";
 const MOST = 300; // receipts of a fetch: by default, rooms with more than 100 users have no list of receipts
 
 /**
- * Read receipts of a room. For receipts, a room is large if more than 100 users are in the room, or if it has more than 100
- * members. The operator can change this limit (setting `rooms.receipts_members`).
+ * Read receipts of a room. A receipt has the `seq` (number) of the last message that a user has read.
  *
- * If the room becomes large, or is no longer large, the old value of `receipts` or `readers` may stay until the source has no
- * subscriber.
+ * If a room has more than 100 members, or if more than 100 users are in the room, it counts as a large room. The operator can
+ * change this limit (setting `rooms.receipts_members`). A large room has `readers`, other rooms have `receipts`. If a room
+ * becomes large, or is no longer large, an old value may stay in the other field.
  */
 export interface ReceiptState {
   /**
-   * Read receipts, ordered by user id. The list is empty in a large room, and if the app has not turned on read receipts for
-   * the room.
+   * Read receipts, ordered by user id. In a large room, the list is empty. It is also empty if the app has not turned on read
+   * receipts for the room.
    */
   receipts: readonly Receipt[];
   /**
-   * In a large room: `count` users have read the message with number `seq`. `seq` is the highest number that a user has read
-   * since the server sent the previous `count`. The server sends a `count` at most once a second. `readers` is null in a room
-   * that is not large, and until the server has sent the first `count`. With the visibility policies `contacts`,
+   * In a large room: `count` users have read the message `seq`. When users read messages, the server sends a new `count` for
+   * the highest `seq` among these messages. So the new `seq` can be lower than the previous `seq`. Each node
+   * (server process) sends at most one `count` in a second.
+   *
+   * Before the first `count`, and in a room that is not large, the value is null. With the visibility policies `contacts`,
    * `recent_contacts` and `ask`, the server sends no `count`.
    */
   readers: ReaderCount | null;
@@ -31,14 +33,14 @@ export interface ReceiptState {
 const NONE: ReceiptState = Object.freeze({ receipts: Object.freeze([]), readers: null });
 
 /**
- * Return a source of the read receipts of a room: the number of the last message that each user has read. The client is in the
- * room while the source has a subscriber.
+ * Return a source of the read receipts of a room: for each user, the last message that the user has read. While the source has
+ * a subscriber, the client is in the room.
  */
 export function receiptsSource(client: Greendot, room: string): Source<ReceiptState> {
   return sharedSource(client, `receipts ${room}`, () => new Receipts(client, room), NONE);
 }
 
-/** Return the ids of the other users who have read the message with number `seq`, from the receipts of a `receiptsSource`. */
+/** Return the ids of the other users who have read the message `seq`. Pass the value of a `receiptsSource`. */
 export function seenBy(client: Greendot, { receipts }: ReceiptState, seq: number): string[] {
   return receipts.filter((one) => one.seq >= seq && one.user !== client.user).map(({ user }) => user);
 }

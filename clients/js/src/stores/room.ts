@@ -19,41 +19,41 @@ import { Transcript } from "./transcript.js";
 
 /** Options of a room. If several components show the room, the options of the first component apply. */
 export interface RoomOptions {
-  /** Number of messages per fetch: by default 50, at most 300. Edits, deletions and reactions count as messages. */
+  /** Number of messages per fetch, including edits, deletions and reactions: by default 50, at most 300. */
   pageSize?: number;
   /** Number of newest messages to keep in `messages`: by default 1,000. `loadOlder` raises this number. */
   keep?: number;
   /**
-   * Number of newest messages that the server sends with its reply to the join, at most 100. By default, the reply has no
-   * messages, and the client fetches a page of messages after the join.
+   * Number of newest messages to fetch together with the join, at most 100. By default, the client joins first, and then
+   * fetches a page of messages.
    */
   history?: number;
 }
 
-/** Message that the user has sent with this client, and that this client has not received from the room yet. */
+/** Message from `send` that the client has not received from the room yet. */
 export interface Outgoing<Body = unknown> {
   /** Key of the message, from `send`. */
   key: string;
   body: Body;
-  /** Error if the server has refused the message, otherwise null. To send a refused message again, call `send(body, { key })`. */
+  /** Error if `send` has failed, otherwise null. To send the message again, call `send(body, { key })`. */
   error: GreendotError | null;
 }
 
 /**
- * State of a room, for components that show the room. Import this type from `@greendot/client/stores`: `@greendot/client`
- * has another type with the same name.
+ * State of a room, from `roomSource`. Import this type from `@greendot/client/stores`: `@greendot/client` has another type
+ * with the same name.
  */
 export interface RoomState<Body = unknown> {
   /** Whether the client is in the room now: the server has accepted the join on the current connection. */
   joined: boolean;
   /**
-   * Reason why the server keeps the user out of the room. After a refused join, the reason is the code of the error, such
-   * as `not_a_member`. After a removal, the reason is a text, such as `room deleted`. Otherwise null.
+   * If the server has refused the join: the code of the error, such as `not_a_member`. If the server has removed the user from
+   * the room: a text with the reason, such as `room deleted`. Otherwise null.
    */
   removed: string | null;
-  /** Messages in ascending order of their numbers, with their edits, deletions and reactions applied. */
+  /** Messages. The newest is the last one. Edits, deletions and reactions are already applied to the messages. */
   messages: readonly ShownMessage<Body>[];
-  /** Messages from `send` that this client has not received from the room yet, the oldest first. */
+  /** Messages from `send` that the client has not received from the room yet. The oldest is the first one. */
   outgoing: readonly Outgoing<Body>[];
   /** Whether the server may have older messages. */
   hasOlder: boolean;
@@ -62,52 +62,51 @@ export interface RoomState<Body = unknown> {
   /** Error of the last fetch of messages, or null. */
   error: GreendotError | null;
   /**
-   * Users who type, and the number of these users. In rooms with many users (setting `typing.large_room`), only the number is
-   * known.
+   * Users who type, and their number. If the room has many users (setting `typing.large_room`), only the number is known.
    */
   typing: Typing;
   /** Ids of the users in the room. If more than 100 users are in the room, the list is empty, and only `count` is known. */
   present: readonly string[];
   /** Names and info of the users in `present`, by user id. The map is a new object after each change. */
   profiles: ReadonlyMap<string, Profile>;
-  /** Number of users in the room; null until it is known. */
+  /** Number of users in the room. If the number is not known, the value is null. */
   count: number | null;
-  /** Number of unread messages. Edits, deletions and reactions count as messages. */
+  /** Number of unread messages, including edits, deletions and reactions. */
   unread: number;
-  /** Whether the app has archived the room. An archived room is read-only. */
+  /** Whether the app has archived the room. Users can read an archived room, but not change it. */
   archived: boolean;
   /**
-   * End of the user's mute, in milliseconds UTC. Infinity: no end. null: the user is not muted, or the mute is not known. The
-   * mute is not known before the first join, and after a removal or a close of the client.
+   * End of the user's mute, in milliseconds UTC. If the mute has no end, the value is Infinity. If the user is not muted, the
+   * value is null. It is also null before the first join, and after a removal or a close of the client.
    */
   mutedUntil: number | null;
-  /** In slow mode, the least number of seconds between two messages of one user. 0: no slow mode. */
+  /** Shortest time between two messages of one user, in seconds. 0: no slow mode. */
   slowModeS: number;
 }
 
 /** Actions of a room, from `roomActions`. */
 export interface RoomActions<Body = unknown, SignalBody = unknown> {
-  /** The room of the client, for calls that `RoomActions` does not have: for example `edit`, `delete` and `signal`. */
+  /** The `Room` of the client. It has more methods, for example `edit`, `delete` and `signal`. */
   room: Room<Body, SignalBody>;
   /**
-   * Send a message. The message is in `outgoing` until the client has received it from the room, and then in `messages`. By
-   * default, the client generates a new `key` for each call.
+   * Send a message. The message is in `outgoing` at once. When the client receives the message from the room, the message
+   * moves to `messages`. By default, each call generates a new `key`.
    */
   send(body: Body, options?: { key?: string }): Promise<Written>;
   /**
-   * Add a reaction of the user to the message with number `seq`. To remove the reaction, call `react(seq, reaction, false)`.
-   * The arguments of `Room.react` are different: there the call is `react(seq, reaction, { on: false })`.
+   * Add a reaction of the user to the message `seq`. `seq` is the number of the message. To remove the reaction, call
+   * `react(seq, reaction, false)`. (With `Room.react`, the call is `react(seq, reaction, { on: false })`.)
    */
   react(seq: number, reaction: string, on?: boolean): Promise<Written>;
-  /** Remove from `outgoing` a message that the server has refused. */
+  /** Remove a message from `outgoing`, for example after the server has refused the message. */
   discard(key: string): void;
-  /** Fetch a page of older messages, and put the page at the start of `messages`. */
+  /** Fetch a page of older messages. They are then at the start of `messages`. */
   loadOlder(): Promise<void>;
   /** Report that the user types. Call `setTyping()` at every keystroke, and `setTyping(false)` when the field is empty. */
   setTyping(isTyping?: boolean): void;
-  /** Mark the messages up to number `seq` as read; by default all messages. Returns the number of messages that are still unread. */
+  /** Mark the messages up to `seq` as read; by default all messages. Returns the number of messages that are still unread. */
   markRead(seq?: number): Promise<number>;
-  /** Try again to join the room, after the server has refused the join or has removed the user. */
+  /** Join the room again, after the server has refused the join or has removed the user. */
   join(): void;
 }
 
@@ -265,16 +264,16 @@ class RoomStore<Body> extends Shared<RoomState<Body>> {
 const nameOf = (room: string): string => `room ${room}`;
 
 /**
- * Return a source of the messages of a room, of the users in the room, and of the users who type. The client is in the room
- * while the source has a subscriber.
+ * Return a source of the state of a room: its messages, the users in the room, and the users who type. While the source has a
+ * subscriber, the client is in the room.
  */
 export function roomSource<Body = unknown>(client: Greendot, room: string, options: RoomOptions = {}): Source<RoomState<Body>> {
   return sharedSource<RoomState<Body>>(client, nameOf(room), () => new RoomStore<Body>(client, room, options), EMPTY);
 }
 
 /**
- * Return the actions of a room. All components that use `roomSource` of this room show a message from `send`. `discard`,
- * `loadOlder` and `join` have an effect only while a `roomSource` of this room has a subscriber.
+ * Return the actions of a room. A message from `send` is at once in `outgoing` of the `roomSource` of this room. If this
+ * source has no subscriber, `discard`, `loadOlder` and `join` have no effect.
  */
 export function roomActions<Body = unknown, SignalBody = unknown>(client: Greendot, room: string): RoomActions<Body, SignalBody> {
   // Looked up at each call: the store exists only while a component is mounted.

@@ -9,11 +9,11 @@ import type { Greendot, Undo } from "../index.js";
 export interface Source<Value> {
   /** Value during server rendering, and during the first render of a server-rendered page in the browser (hydration). */
   readonly empty: Value;
-  /** Return the current value. The returned object stays the same until its content changes. */
+  /** Return the current value. If the value has not changed, this is the same object as before. */
   get(): Value;
   /**
-   * Call `changed` after each change. Returns a function that ends the subscription. The client keeps the value up to date
-   * while there is at least one subscription.
+   * Call `changed` after each change. Returns a function that ends the subscription. While the source has a subscriber, the
+   * client keeps the value up to date.
    */
   subscribe(changed: () => void): Undo;
 }

@@ -4,6 +4,7 @@ import { type Greendot, type Typing, typingText, type TypingWords } from "../ind
 import { RoomPart } from "./roompart.js";
 import { sharedSource, type Source } from "./shared.js";
 
+/** Options of a text such as "Alice and Bob are typing…". */
 export interface TypingOptions {
   /** Locale of the text, for its plural forms. */
   locale?: string;
@@ -13,12 +14,12 @@ export interface TypingOptions {
 
 const NONE: Typing = Object.freeze({ room: "", typers: [], count: 0 });
 
-/** Return a source of the users who type in a room. The client is in the room while the source has a subscriber. */
+/** Return a source of the users who type in a room. While the source has a subscriber, the client is in the room. */
 export function typingSource(client: Greendot, room: string): Source<Typing> {
   return sharedSource(client, `typing ${room}`, () => new RoomPart(client, room, "typing", (of) => of.typers), NONE);
 }
 
-/** Return a text such as "Alice and Bob are typing…". If no user types, return an empty string. */
+/** Return a text such as "Alice and Bob are typing…". If no user types, the text is empty. */
 export function typingLine({ typers, count }: Pick<Typing, "typers" | "count">, { locale, words }: TypingOptions = {}): string {
   const names = typers.map(({ user, name }) => name ?? user);
   return typingText(names, count, { ...(locale && { locale }), ...(words && { words }) });

@@ -5,8 +5,8 @@ import { RoomPart } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
 /**
- * Return a source of the number of unread notifications. With `room`, return a source of the number of unread messages of
- * this room. The client is in the room while the source has a subscriber.
+ * Return a source of the number of unread notifications. With `room`, return a source of the number of unread messages of this
+ * room. While that source has a subscriber, the client is in the room.
  */
 export function unreadSource(client: Greendot, room?: string): Source<number> {
   const name = room === undefined ? "badge" : `unread ${room}`;

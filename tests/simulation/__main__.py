@@ -20,18 +20,18 @@ CHUNK = 50  # seeds that a process runs before it reports
 EVERY_S = 10.0  # between two lines of progress
 
 
-def chunk(first: int, end: int) -> tuple[int, str, list[int]]:
-    """Run the seeds. Return their number, a digest of their logs, and the failing seeds."""
-    digests, failed = "", list[int]()
+def chunk(first: int, end: int) -> tuple[int, str, dict[int, str]]:
+    """Run the seeds. Return their number, a digest of their logs, and the broken invariant of each failing seed."""
+    digests, failed = "", dict[int, str]()
     for seed in range(first, end):
         result = run(draw(seed))
         digests += result.digest
         if result.broken is not None:
-            failed.append(seed)
+            failed[seed] = result.broken.invariant
     return end - first, digests, failed
 
 
-def chunks(first: int, end: int, workers: int) -> Iterator[tuple[int, str, list[int]]]:
+def chunks(first: int, end: int, workers: int) -> Iterator[tuple[int, str, dict[int, str]]]:
     starts = range(first, end, CHUNK)
     ends = [min(start + CHUNK, end) for start in starts]
     if workers == 1:
@@ -55,18 +55,23 @@ def explain(seed: int) -> None:
 
 def simulate(first: int, seeds: int, workers: int) -> int:
     began = reported = time.monotonic()
-    done, failed = 0, list[int]()
-    for number, _, wrong in chunks(first, first + seeds, workers):
-        done, failed = done + number, failed + wrong
-        if (now := time.monotonic()) - reported >= EVERY_S:
-            reported = now
-            print(
-                f"{done} of {seeds} seeds, {done / (now - began) * 60:.0f} per minute, {len(failed)} failed", flush=True
-            )
+    done, failed = 0, dict[int, str]()
+    try:
+        for number, _, wrong in chunks(first, first + seeds, workers):
+            done, failed = done + number, failed | wrong
+            for seed, invariant in wrong.items():
+                print(f"seed {seed} breaks {invariant}", flush=True)
+            if (now := time.monotonic()) - reported >= EVERY_S:
+                reported = now
+                rate = done / (now - began) * 60
+                print(f"{done} of {seeds} seeds, {rate:.0f} per minute, {len(failed)} failed", flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted after the seeds {first} to {first + done - 1}; failed: {[*failed] or 'none'}")
+        return 130
     per_minute = done / (time.monotonic() - began) * 60
-    print(f"{done} seeds, {per_minute:.0f} per minute with {workers} processes; failed: {failed or 'none'}")
+    print(f"{done} seeds, {per_minute:.0f} per minute with {workers} processes; failed: {[*failed] or 'none'}")
     if failed:
-        explain(failed[0])
+        explain(min(failed))
     return bool(failed)
 
 

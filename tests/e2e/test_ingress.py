@@ -81,7 +81,7 @@ async def test_without_a_list_pages_of_the_same_host_come_in_and_others_do_not(
         # The refusal is logged once, not for each request.
         assert [r.getMessage() for r in caplog.records if "door.origins" in r.getMessage()] == [
             "connection from origin 'https://evil.com' refused: the origin is neither this host nor in door.origins; "
-            "list it there if it is part of your app"
+            "if the origin is part of your app, add it to door.origins"
         ]
 
 

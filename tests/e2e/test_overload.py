@@ -105,7 +105,7 @@ async def test_hellos_are_refused_and_readyz_gives_the_reason_until_the_overload
         assert (await counted(served))["realtime_overload_level"] == 0
         said = [record.getMessage() for record in caplog.records if record.name == "greendot.overload"]
         assert len(said) == 4  # one for each change
-        assert "signals are shed" in said[0]
+        assert "low-priority signals, such as typing, are dropped" in said[0]
         assert "new work is refused" in said[1]
         assert "overload ended" in said[3]
 

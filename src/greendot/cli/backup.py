@@ -19,8 +19,9 @@ from greendot.ops.backup import Contents, back_up, put_back
 SHOWN_S = 0.2  # between two displays of the progress
 NOT_INCLUDED = "Not included: settings, secrets and data in Redis (presence, which the nodes restore)."
 REVIVED = (
-    "Tokens revoked after the backup are valid again, and users erased after it are back. "
-    "To revoke all tokens issued until now:"
+    "Tokens and API keys that were revoked after the backup are valid again, and users who were erased after the "
+    "backup are back. Revoke these API keys again, and erase these users again. To revoke all tokens issued until now, "
+    "run:"
 )
 
 T = TypeVar("T")

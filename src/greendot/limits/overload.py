@@ -105,7 +105,8 @@ class OverloadMonitor:
         if level is Level.NORMAL:
             log(log_events.OVERLOAD_OVER)
         elif level > before:
-            does = "signals are shed" if level is Level.SHEDDING else "new work is refused"
+            sheds = "low-priority signals, such as typing, are dropped"
+            does = sheds if level is Level.SHEDDING else "new work is refused"
             log(log_events.OVERLOAD_BEGAN, reason=self._levels.reason, outcome=does)
         else:
             log(log_events.OVERLOAD_EASED)

@@ -262,8 +262,9 @@ def _reload(settings: Settings, file: Path) -> str:
     how = f"--clean --if-exists --no-owner --single-transaction{schema}"
     return (
         f"stop the servers. Run: pg_restore {how} --dbname={quote(place)} {quote(str(file))}\n"
-        "Tokens that were revoked after the backup are then valid again. Before you start the servers, run: greendot "
-        "revoke --all-tenants --store URL"
+        "Tokens and API keys that were revoked after the backup are then valid again. Users who were erased after the "
+        "backup are back. Before you start the servers, revoke these API keys again, erase these users again, and run: "
+        "greendot revoke --all-tenants --store URL"
     )
 
 

@@ -23,7 +23,7 @@ class RedisFacts(Struct, frozen=True, kw_only=True):
     has_more_rights: bool = False  # the login may do more than Greendot needs
     clients: int = 0  # connected now
     clients_most: int = 0  # maxclients; 0: unknown
-    snapshot_failed: bool = False  # the last attempt to write a snapshot
+    snapshot_failed: bool = False  # the last snapshot failed, and the server refuses writes for this reason
     persists: bool = False  # writes snapshots or an append-only file
     notifies: str = ""  # changes of keys that are published (notify-keyspace-events)
     pubsub_buffer: int | None = None  # bytes that may wait for a subscriber; 0: no limit

@@ -2,18 +2,22 @@
 
 Names and levels are a contract for searches and alerts. The levels:
 
-- ERROR: a part of Greendot is broken. An invalid input, such as a certificate or a row of the app outbox, is also an
-  error.
+- ERROR: an operator must find the cause. One of these things happened:
+    - a part of Greendot is broken;
+    - an input is invalid, such as a certificate or a row of the app outbox;
+    - Greendot gave up work until an operator acts, such as the delivery of webhook events or a push;
+    - a limit of the machine keeps new clients away.
 - WARNING: an operator should know about the event, and Greendot continues. The end of an outage has this level too, so
-  that a log at level WARNING has both ends of the outage. To be alerted of outages only, list their events by name.
+  that a log at level WARNING has both the beginning and the end. An alert that must not fire at the end of an outage
+  selects events by name, such as `redis.lost` and `store.lost`, and not by level.
 - INFO: normal operation. For example, `node.recovered` has the result of the recovery that follows `redis.back`.
-- DEBUG: events about a single client, request or message. Also `work.later`: during an outage, Greendot postpones
-  some work; the outage has its own event.
+- DEBUG: events about a single client, request or message. `work.later` has this level, too: during an outage, Greendot
+  postpones some work, and the outage has its own event.
 
 An event about a single client has a higher level if an operator should know about it, as with `connection.slow`.
 
 Above DEBUG, the number of lines does not grow with the number of clients, because repeats are summed up. The first line
-of an event is logged. Further lines within `log.repeat_s` seconds are counted, and one summary line has the count.
+of an event is logged. Further lines within `log.repeat_s` seconds are counted, and a summary line has their number.
 `apart` names fields: lines with different values in these fields are counted separately. With `every=True`, each line
 is logged.
 """
@@ -110,8 +114,8 @@ REDIS_SWEPT = LogEvent(
 REDIS_BUCKETS = LogEvent(
     "redis.buckets",
     WARNING,
-    "a node of an older version has joined, which needs a fixed number of buckets (hashes of users in Redis); all "
-    "nodes now use the number of the older node; no action is needed",
+    "a node of an older version has joined; this version needs a fixed number of buckets (hashes of users in Redis); "
+    "all nodes now use this number; no action is needed",
 )
 REDIS_PASS_CUT = LogEvent(
     "redis.pass_cut", INFO, "the scan of all presence buckets (hashes in Redis) was interrupted: %(reason)s"
@@ -129,8 +133,8 @@ COMMAND_DONE = LogEvent("command.done", DEBUG, "command %(type)s of session %(se
 PAGE_REFUSED = LogEvent(
     "page.refused",
     WARNING,
-    "connection from origin %(origin)r refused: the origin is neither this host nor in door.origins; list it "
-    "there if it is part of your app",
+    "connection from origin %(origin)r refused: the origin is neither this host nor in door.origins; if the origin is "
+    "part of your app, add it to door.origins",
 )
 SOCKETS_EXHAUSTED = LogEvent(
     "sockets.exhausted",
@@ -144,10 +148,13 @@ RECORD_WRITTEN = LogEvent("record.written", DEBUG, "message %(message)s written 
 RECORD_RECEIVED = LogEvent("record.received", DEBUG, "record of %(channel)s received from the bus")
 OVERLOAD_BEGAN = LogEvent("overload.began", WARNING, "overload: %(reason)s; %(outcome)s", every=True)
 OVERLOAD_EASED = LogEvent(
-    "overload.eased", WARNING, "overload: new work is accepted again; signals are still dropped", every=True
+    "overload.eased",
+    WARNING,
+    "overload: new work is accepted again; low-priority signals, such as typing, are still dropped",
+    every=True,
 )
 OVERLOAD_OVER = LogEvent(
-    "overload.over", WARNING, "overload ended: signals and new work are accepted again", every=True
+    "overload.over", WARNING, "overload ended: low-priority signals, such as typing, are delivered again", every=True
 )
 CLIENTS_ENDED = LogEvent(
     "clients.ended",
@@ -166,7 +173,8 @@ VISIBILITY_UNKNOWN = LogEvent(
 VISIBILITY_UNANSWERED = LogEvent(
     "visibility.unanswered",
     WARNING,
-    "visibility webhook of tenant %(tenant)s failed: %(reason)s; users are hidden unless a recent answer allows them",
+    "visibility webhook of tenant %(tenant)s failed: %(reason)s; if no recent answer of the webhook shows a user, the "
+    "user is hidden",
     apart=("tenant",),
 )
 PUBLISH_UNANSWERED = LogEvent(

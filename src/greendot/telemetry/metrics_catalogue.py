@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -106,38 +105,40 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "ws_closed_total",
-            "Connections that ended, by close code (docs/protocol.md). Code 1006: lost without a close frame.",
+            "Connections that ended, by close code (docs/protocol.md). Code 1006: the end came without a close frame.",
             "code",
         ),
         counter("realtime_sessions_resumed_total", "Sessions that a client continued on a new connection."),
         histogram(
-            "realtime_hello_seconds", "Time from hello to welcome for all clients, including the wait for admission."
+            "realtime_hello_seconds",
+            "Time from hello to welcome, including the wait for admission. The time ends when the node writes the "
+            "welcome and the frames that the client has missed.",
         ),
         histogram(
             "realtime_recovery_seconds",
-            "Part of realtime_hello_seconds: clients that want to continue a session. The time ends when the node "
-            "writes the welcome and the frames that the client has missed.",
+            "The same time as realtime_hello_seconds, but only for clients that want to continue a session. Both "
+            "histograms count these clients.",
         ),
         gauge("realtime_hellos_waiting", "sum", "Hellos that wait for admission."),
         counter(
             "realtime_hellos_refused_total",
             "Hellos that were not admitted. Either the queue was full, or the hello waited for 10 s, or the node "
             "refused new work. The node closes the connection with code 4003 and names a time for the next attempt. "
-            "This metric does not count clients that the node admitted and then closed with 4003. Reasons are an "
-            "unreachable Redis or store, missing keys for tokens, and a limit of connections.",
+            "Not counted: clients that the node admitted and closed later with 4003, because Redis, the store or the "
+            "token keys were unavailable, or because of a limit of connections.",
         ),
         counter(
             "realtime_upgrades_refused_total",
-            "Requests for a WebSocket refused with status 503. Too many connections had not sent their hello yet.",
+            "WebSocket requests that the node refused with status 503: too many connections had not sent a hello yet.",
         ),
         counter(
             "realtime_refused_origin_total",
-            "Requests for a WebSocket refused because of the origin of their page (door.origins).",
+            "WebSocket requests that the node refused because of the origin of the page (door.origins).",
         ),
         counter("realtime_refused_host_total", "Requests refused because of their Host header (door.hosts)."),
         counter(
             "realtime_refused_address_total",
-            "Sockets refused because their IP address already has too many sockets (door.connections_per_ip).",
+            "Sockets refused because the client's IP address already has too many sockets (door.connections_per_ip).",
         ),
         counter(
             "realtime_refused_descriptors_total",
@@ -145,7 +146,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "dashboard_refused_total",
-            "Sockets of the dashboard refused: no valid hello in time, a wrong key, or too many sockets.",
+            "Refused sockets of the dashboard: no valid hello in time, a wrong key, or too many sockets.",
         ),
         counter("realtime_refused_malformed_total", "Refused requests that violate the rules of HTTP or WebSocket."),
         counter(
@@ -174,9 +175,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "realtime_fanout_multiplier",
             "max",
-            "Average number of writes to sockets for each message from the bus, within 15 s. 0: no message came.",
+            "Average number of writes to sockets for each message from the bus, in the last full period of 15 s. 0: no "
+            "message came in this period.",
         ),
-        gauge("realtime_send_backlog", "sum", "Writes to sockets that wait because the node had no time for them yet."),
+        gauge("realtime_send_backlog", "sum", "Writes to sockets that wait until the event loop has time."),
         gauge(
             "realtime_outbox_connections",
             "sum",
@@ -187,7 +189,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_outbox_bytes",
             "sum",
             "Bytes in the send buffers of slow clients. Each client has at most 1 MiB of records and 1 MiB of signals. "
-            "For a client that returns, the records that it has missed can exceed this limit, up to about 8 MiB.",
+            "When a client returns, its missed records can exceed this limit, up to about 8 MiB.",
         ),
         counter("realtime_client_slow_total", "Times at which the send buffer of a client became half full."),
         counter("realtime_client_slow_closed_total", "Connections closed with code 4001: the send buffer was full."),
@@ -198,14 +200,15 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_shed_total",
-            "Signals and low-priority commands dropped because this node was overloaded. realtime_dropped_total "
-            "contains the same signals, but not the commands.",
+            "Dropped because this node was overloaded: low-priority signals, such as typing, and commands for such "
+            "signals. realtime_dropped_total contains the same signals, but not the commands.",
         ),
         counter(
             "realtime_dropped_total",
             "All signals dropped, by type and reason. Reason slow: the client reads too slowly. Reason crowded: the "
             "room produces signals faster than this node can write them. Reason shed: this node is overloaded. This "
-            "total contains realtime_dropped_ephemeral_total and the signals in realtime_shed_total: do not add them.",
+            "total contains the signals in realtime_dropped_ephemeral_total and in realtime_shed_total: do not add the "
+            "three metrics.",
             "type",
             "reason",
         ),
@@ -222,8 +225,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter("realtime_pubsub_received_total", "Messages that this node received, including its own."),
         counter(
             "realtime_pubsub_invalid_total",
-            "Messages that this node rejected: without a valid signature, or not decodable. The keys of the signatures "
-            "are derived from auth.secret.",
+            "Messages that this node rejected: a message had no valid signature, or could not be decoded. The keys of "
+            "the signatures are derived from auth.secret.",
         ),
         counter(
             "realtime_pubsub_gaps_total",
@@ -234,7 +237,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         counter(
             "realtime_pubsub_unrouted_total",
             "Messages to users that were dropped because a queue was full. For each message, the node asks Redis which "
-            "nodes have sessions of the user. At most 10,000 messages wait for the answers.",
+            "nodes have sessions of the user. In this queue, at most 10,000 messages wait for the answers.",
         ),
         gauge(
             "realtime_bus_lag_ms",
@@ -253,7 +256,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "realtime_overload_level",
             "max",
-            "Overload level of this node. 0: normal. 1: the node drops signals. 2: the node also refuses new work.",
+            "Overload level of this node. 0: normal. 1: the node drops low-priority signals, such as typing. 2: the "
+            "node also refuses new work.",
         ),
         counter("realtime_overload_refused_total", "Commands and requests refused because this node was overloaded."),
         gauge("realtime_loop_lag_ms", "max", "Delay of the event loop at the last measurement, in milliseconds."),
@@ -294,7 +298,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "presence_lease_age_s",
             "max",
-            "Seconds since this node renewed its lease. At node.lease_s, other nodes declare this node dead.",
+            "Seconds since the last renewal of this node's lease. At node.lease_s, other nodes declare the node dead.",
         ),
         counter("presence_node_deaths_total", "Nodes that this node declared dead."),
         counter(
@@ -303,7 +307,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "presence_audited_sessions_total.",
         ),
         counter(
-            "presence_swept_sessions_total", "Sessions that this node ended in a sweep, or because their node was dead."
+            "presence_swept_sessions_total", "Sessions that this node ended in a sweep, or after the death of a node."
         ),
         counter(
             "presence_swept_users_total",
@@ -311,7 +315,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "presence_audited_sessions_total",
-            "Sessions of this node in the engine that the node itself did not have. The node ended these sessions.",
+            "Sessions that the engine listed for this node, but that did not exist on the node. The node ended these "
+            "sessions in the engine.",
         ),
         gauge(
             "presence_sweep_drift",
@@ -322,7 +327,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "presence_last_sweep_timestamp_seconds",
             "max",
-            "Unix time of the last sweep that this node made. One node sweeps for all. 0: this node has not swept.",
+            "Unix time of this node's last sweep. One node sweeps for all nodes. 0: this node has not swept.",
         ),
         counter(
             "presence_restored_sessions_total",
@@ -363,12 +368,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Read receipts not shown to others, because the reader was invisible or hid the last-seen time.",
         ),
         counter(
-            "room_recovery_fetch_total", "Reads of a room's records from the store, for clients that have missed some."
+            "room_recovery_fetch_total", "Reads of a room's records from the store, for clients that missed records."
         ),
         counter("room_reactions_total", "Reactions to messages, set (`react`) or removed (`unreact`).", "op"),
         counter(
             "room_moderations_total",
-            "Changes by the app in requests to this node: edited and deleted messages, archived and deleted rooms, "
+            "Changes that the app requested from this node: edited and deleted messages, archived and deleted rooms, "
             "slow mode, mutes and bans.",
         ),
         counter(
@@ -445,11 +450,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "has all commands of one turn of the event loop. On each connection the node measures one batch at a time.",
         ),
         counter("redis_reconnects_total", "Connections to Redis that this node opened again after a loss."),
-        gauge("store_up", "min", "1 if the store answered within a second when this page was requested, else 0."),
+        gauge("store_up", "min", "1 if the store answered within a second when `/metrics` was requested, else 0."),
         gauge(
             "store_latency_ms",
             "max",
-            "Time that the store took to answer when this page was requested, in milliseconds.",
+            "Time that the store took to answer when `/metrics` was requested, in milliseconds.",
         ),
     ),
     "Push": (
@@ -529,15 +534,15 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "jobs_overdue_s",
             "min",
-            "Seconds for which the most overdue job has been due without a run, in the view of this node. A node that "
-            "cannot read the store shows too high a value.",
+            "Seconds for which the most overdue job has been due without a run, in the view of this node. If the node "
+            "cannot read the store, the value is too high.",
         ),
         gauge("jobs_failing", "max", "Jobs whose last run failed, on any node."),
         counter("jobs_ok_total", "Job runs on this node that succeeded."),
         counter("jobs_failed_total", "Job runs on this node that failed."),
         counter(
             "jobs_stopped_total",
-            "Job runs on this node that stopped because the node stopped. Another node continues the jobs.",
+            "Job runs on this node that ended early because the node stopped. Another node continues the jobs.",
         ),
         counter("jobs_lost_total", "Job runs on this node that another process took over."),
     ),
@@ -561,15 +566,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
 }
 
 
-def _all() -> Iterator[tuple[str, Metric]]:
-    for metrics in SECTIONS.values():
-        for metric in metrics:
-            yield metric.name, metric
-
-
-CATALOGUE: dict[str, Metric] = dict(_all())
-
-
+CATALOGUE: dict[str, Metric] = {metric.name: metric for metrics in SECTIONS.values() for metric in metrics}
 BEGIN, END = "<!-- made of src/greendot/telemetry/metrics_catalogue.py -->", "<!-- end -->"
 
 

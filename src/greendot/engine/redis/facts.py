@@ -74,12 +74,25 @@ async def _ask(link: Link, address: Address, *, anyone: bool) -> RedisFacts:
         has_more_rights=bool(config),  # Greendot does not need CONFIG
         clients=int(info.get("connected_clients", 0)),
         clients_most=int(info.get("maxclients", 0)),
-        snapshot_failed=info.get("rdb_last_bgsave_status", "ok") != "ok",
+        snapshot_failed=info.get("rdb_last_bgsave_status", "ok") != "ok" and await _refuses_writes(link),
         persists=info.get("aof_enabled") == "1" or bool(config.get("save")),
         notifies=config.get("notify-keyspace-events", ""),
         pubsub_buffer=_pubsub_buffer(config.get("client-output-buffer-limit", "")),
         skew_ms=(int(seconds) + int(microseconds) / 1e6 - now) * 1000,
     )
+
+
+async def _refuses_writes(link: Link) -> bool:
+    """Return whether the server refuses writes after a failed snapshot.
+
+    The server then refuses PING, too. The status in INFO alone does not show the refusal: the status stays bad when
+    snapshots are turned off, although the server accepts writes again.
+    """
+    try:
+        await link.call("PING")
+    except RedisError as error:
+        return error.code == "MISCONF"
+    return False
 
 
 async def _if_allowed(link: Link, *command: str) -> Any:

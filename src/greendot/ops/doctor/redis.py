@@ -133,7 +133,10 @@ def _memory(about: str, server: RedisFacts) -> Findings:
 def _duties(about: str, server: RedisFacts) -> Findings:
     """Yield the findings about persistence, connections, keyspace events and subscriber buffers."""
     if server.snapshot_failed:
-        why = "Redis refuses all writes until a snapshot succeeds (MISCONF), so no user can come online."
+        why = (
+            "Redis refuses all writes (MISCONF), so no user can come online. Redis accepts writes again when a "
+            "snapshot succeeds, or when snapshots are turned off."
+        )
         do = (
             'Unless another app needs snapshots, turn them off: redis-cli CONFIG SET save "". Set the same in '
             "redis.conf. To keep snapshots, find the cause in the log of Redis, and check that its disk is not full."

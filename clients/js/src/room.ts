@@ -43,7 +43,10 @@ interface Moderation {
   muted_until?: number | null;
 }
 
-/** Reply to `room.join`. If `truncated` is true, the client has missed messages, and the reply does not contain them. */
+/**
+ * Reply to `room.join`. If `truncated` is true, the reply does not continue at the client's last message: more messages are
+ * missing than a reply contains, or the server has lost messages.
+ */
 interface JoinReply extends Joined<any>, Moderation {
   truncated: boolean;
   typing: (Typer & { expires_in_ms: number })[];
@@ -149,7 +152,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
    *
    * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client is already in the room,
    *   `after` has no effect.
-   * - With `history`, the result contains this number of newest messages, at most 100. The room emits all later messages.
+   * - With `history`, the result contains this number of newest messages, at most 100 and 1 MiB. The room emits all later messages.
    * - With neither option, the room first emits the messages after the last message that it has emitted. The client keeps the
    *   `seq` of this message in its `storage` (by default in memory), until a leave or a removal. If the storage has no such
    *   `seq`, the room emits only new messages.
@@ -275,8 +278,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
 
   /**
    * Send a signal to the users in the room, for example the position of a pointer. The server does not store signals. If a
-   * client receives slowly, its signals wait in the server. A new signal then replaces a waiting signal with the same sender,
-   * kind and `key`. Signals without a `key` do not replace each other.
+   * client receives slowly, the signals for this client wait in the server. A new signal then replaces a waiting signal with the
+   * same sender, kind and `key`. Signals without a `key` do not replace each other.
    *
    * Without a connection, the client drops the signal. The result is true if the client has sent the signal. With
    * `reply: true`, the result is a promise: it fails if the server refuses the signal, or if there is no connection.
@@ -332,7 +335,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#moveHead(0);
   }
 
-  /** @internal Fetch missing messages. The events `resync` and `refresh` report that the server has not sent all messages. */
+  /** @internal Fetch missing messages, after `resync` or `refresh` of the server: it has not sent all messages. */
   _missed(): void {
     this.#stream._miss();
   }
@@ -375,7 +378,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     return (await this.#session.ask<History<Body>>("room.history", { room: this.name, ...bounds })).messages;
   }
 
-  /** Send `room.join`. If `recovering` is true, and without `history`, request the messages after the last delivered one. */
+  /** Send `room.join`. If `recovering` is true and no `history` is requested, request the messages after the last delivered one. */
   #sendJoin(recovering: boolean): void {
     const number = ++this.#lastJoin;
     const history = this.#joinHistory;
@@ -389,7 +392,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
       .catch((error: GreendotError) => {
         if (number !== this.#lastJoin || !this.#joinSent) return;
         if (error.code === "disconnected") return; // the next connection joins again
-        const isReported = this.#waiters.length > 0; // by the promises of the calls of `join` that wait
+        const isReported = this.#waiters.length > 0; // calls of `join` that wait fail with the error
         this.#removed(error.code, error);
         if (!isReported) this.#session._failed(error);
       });
@@ -490,7 +493,7 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#events.emit("unread", this.unread);
   }
 
-  /** Move the read marker. It never moves back. */
+  /** Move the read marker to `seq`, unless it is already there or beyond. */
   #moveReadMarker(seq: number): void {
     if (seq <= this.#readMarker) return;
     this.#readMarker = seq;

@@ -61,8 +61,8 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of a session. The client implements them. */
 export interface SessionCallbacks {
   /**
-   * Return the fields of the command `hello`: the token, and the session, rooms and inbox to resume. `owner` is the text
-   * `TENANT/USER`, from the token. Stored data belongs to one owner.
+   * Return the fields of the command `hello`: the token, and what the server resumes: its session of this device, the rooms
+   * and the inbox. `owner` is the text `TENANT/USER`, from the token. Stored data belongs to one owner.
    */
   _hello(token: string, owner: string): Promise<object>;
   /** Process an event of the server. */
@@ -75,8 +75,8 @@ export interface SessionCallbacks {
   _closed(error: GreendotError): void;
 }
 
-// Function that opens an event stream (SSE), for networks that block WebSockets. If a WebSocket does not open, the client
-// loads this function for the next attempts.
+// Function that opens a WebSocket or, if that does not open, an event stream (SSE). The client loads this function after the
+// first WebSocket that does not open, and uses it for all later attempts.
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
@@ -165,7 +165,8 @@ export class Session {
    * `rate_limited`, the client sends the command again after a pause. Without a connection, or if the connection is lost, the
    * call fails with `disconnected`.
    *
-   * The client passes the data of the answer to `fold`, and then processes the next frame.
+   * `fold` is called with the data of the answer, before the client processes any later message of the server. The promise
+   * is resolved after that.
    */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
@@ -182,7 +183,8 @@ export class Session {
 
   /**
    * Send a command, and return the data of the answer. Without a connection, the command waits for the next connection. If
-   * the connection is lost before the answer, the client sends the command again. So the command must be idempotent.
+   * the connection is lost before the answer, the client sends the command again. So the command must be idempotent. The call
+   * fails if the session is closed, or if too many commands wait.
    *
    * The client sends commands with the same `lane` one by one: each command waits for the answer to the previous command.
    * For `fold`, see `ask`.
@@ -327,7 +329,7 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before the call of `_leave`: the end of `this.#link` would cause a reconnect
+    this.#link = null; // before `_leave` ends the link: the session connects again when its current link ends
     link?._leave(bye);
     this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();
@@ -374,8 +376,8 @@ export class Session {
   // The token
 
   /**
-   * Refresh the token after `ms`; by default shortly before the token expires. If the refresh fails, the client tries again.
-   * `failures` is 1 at first, and grows with each failed refresh. The delay before the next refresh grows with `failures`.
+   * Refresh the token after `ms`; by default shortly before the token expires. If the refresh fails with a temporary error, the
+   * client tries again, after a delay that grows with `failures`. `failures` is the number of this attempt, from 1.
    */
   #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
     if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
@@ -394,7 +396,7 @@ export class Session {
     } catch (error) {
       if (link !== this.#link) return;
       this._failed(error as GreendotError);
-      // If the server has refused the token, the client requests another token for the next connection.
+      // If the error is not temporary (the server has refused the token), get another token for the next connection.
       if (!(error as GreendotError).retry) return tokens._forget("refused");
       this.#refreshIn(RETRY_MS + backoff(failures, null, this._random), failures + 1);
     }

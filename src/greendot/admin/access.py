@@ -47,8 +47,8 @@ class NodeView(Protocol):
     async def scrape(self) -> list[MetricSample]: ...
 
 
-class RetentionPeriods(Struct, frozen=True):
-    """Retention periods that look-ups show, from the settings."""
+class DashboardPeriods(Struct, frozen=True):
+    """Times from the settings that the dashboard uses to describe a node, a user or a device."""
 
     lease_s: float  # a node without a renewal of its lease for this time is dead
     last_seen_days: float  # retention of the time when a user was last seen
@@ -71,9 +71,9 @@ class DashboardServices(Struct, frozen=True):
     inbox_service: InboxService
     restrictions: RestrictionService
     moderation: RoomModeration
-    lasting: RetentionPeriods
+    lasting: DashboardPeriods
     metrics: Metrics
-    key: str = ""  # the operators' key of the settings
+    key: str = ""  # setting admin.key: opens all tenants and nodes; empty: only API keys open the dashboard
     dev: bool = False
 
 
@@ -107,11 +107,11 @@ class Viewer(Struct, frozen=True):
 
 
 UNKNOWN_KEY = "unknown key: no such key exists here, or it has expired or was removed; check the key"
-NO_SCOPE = "this key has no access to the dashboard: it lacks the scope admin; use another key"
+NO_SCOPE = "this key does not open the dashboard: use one with the scope admin, or an operator's key"
 
 
 class KeyRefused(Struct, frozen=True):
-    """Reason why a key does not open the dashboard. A close frame has room for 123 bytes."""
+    """Reason why a key does not open the dashboard: at most 123 bytes, for the close frame of the WebSocket."""
 
     reason: str
 

@@ -519,7 +519,7 @@ class Node:
     # --- from the engine (engine.port.Host) ---
 
     def lost(self, part: Part) -> None:
-        self.recovery.lost(part)
+        self.recovery.went_away(part)
 
     def found(self, part: Part, *, intact: bool) -> None:
         self.revocation_service.refresh()

@@ -178,7 +178,7 @@ def make_centrifuge(settings: Settings, node: Node, keys: ApiKeys) -> Centrifuge
 
 
 def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
-    from greendot.admin.access import DashboardServices, RetentionPeriods
+    from greendot.admin.access import DashboardPeriods, DashboardServices
     from greendot.admin.dashboard import Dashboard
 
     days = settings.presence.last_seen_days, settings.inbox.keep_days, settings.jobs.cleanup_tokens.unused_days
@@ -196,7 +196,7 @@ def make_dashboard(settings: Settings, node: Node, keys: ApiKeys) -> Dashboard:
             inbox_service=node.inbox_service,
             restrictions=node.restrictions,
             moderation=node.moderation,
-            lasting=RetentionPeriods(settings.node.lease_s, *days),
+            lasting=DashboardPeriods(settings.node.lease_s, *days),
             metrics=node.metrics,
             key=settings.admin.key,
             dev=settings.server.dev,

@@ -3,7 +3,8 @@
 - The engine (Redis, for example) has the sessions of all nodes and the occupants of all rooms. These are its records.
 - An outage: the engine cannot be reached for a while. Its records are intact afterwards.
 - A loss: the engine has lost records, for example because a Redis server has started again without its data.
-- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part consists of pieces.
+- A part (`Part`) is some of the users and rooms, such as those on one Redis server. A part consists of pieces:
+  smaller parts, which are restored one after the other.
 - A topic is a user whom clients of this node watch, or a room with listeners on this node.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 
@@ -168,8 +169,8 @@ class Recovery:
         """Return the number of sessions written to the engine again."""
         return self._restorer.restored
 
-    def lost(self, part: Part) -> None:
-        """Handle an outage of a part. Its data is not lost, as far as this node knows.
+    def went_away(self, part: Part) -> None:
+        """Handle an outage of a part: the engine does not answer. As far as this node knows, no records are lost.
 
         If the part is still away after `stale_after_s`, its watched users are marked as stale.
         """
@@ -335,7 +336,7 @@ class Recovery:
     # --- steps ---
 
     async def _compare(self, compare: Callable[[Part], Awaitable[None]], part: Part) -> None:
-        """Deliver the messages or notifications of a part that the bus has lost.
+        """Deliver messages or notifications that the bus has lost, for the users and rooms of a part.
 
         `compare` finds and delivers them. While the store does not answer, call `compare` again and again. If the same
         comparison is already running, do not start a second one. Instead, repeat the running one when it ends.

@@ -13,8 +13,8 @@ A record has two visible states: `visible` for other users, and `own` for the us
 `text` are the same, except while the user is invisible. `visible` is then offline, and stays offline when the last
 session ends.
 
-A node is one server process. The incarnation of a node is an id that the node gets at its start. No later process gets
-the same incarnation.
+A node is one server process. The incarnation of a node is an id that the node gets at its start, and again after
+it was declared dead. No other process ever gets the same incarnation.
 
 Times are integer milliseconds of the engine's clock.
 """

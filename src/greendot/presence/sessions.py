@@ -2,7 +2,8 @@
 
 - A session is one device's time online. A session may have several connections, one after the other.
 - After the end of its connection, a session lingers: it counts as online for the grace, so that its client can return.
-- The engine has a record of each session, which all nodes can read. The node of a session writes the record.
+- The engine (Redis, for example) has a record of each session. All nodes can read the record. The node of the session
+  writes the record.
 - The store (the database) has the status that a user has set by hand, such as `busy`. The engine has a copy.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 - A session epoch (`ref`) names one connection of a session: id of the session, incarnation, number of the connection.
@@ -43,7 +44,8 @@ HELLO_S = 10.0  # seconds after which a connection without hello is closed
 PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # After an outage of the engine, a session lingers for this number of ms or more. If its whole grace is shorter, the
-# session lingers for the whole grace. Clients that were refused during the outage return earlier (`hello.RETRY_MS`).
+# session lingers for the whole grace. This is long enough: clients that were refused during the outage try again after
+# `hello.RETRY_MS`, which is shorter.
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # seconds within which all nodes notice a loss
 MOST_IN_DOUBT = 1_000  # maximum number of sessions in doubt (see `_hold_in_doubt`); each failed resume may add one
@@ -127,8 +129,8 @@ class SessionService:
         self._attach(session, connection, grants)
         self._arm(connection)
         try:
-            # A reconnect is no activity, so an idle session stays idle. Pass `idle`, because the engine may have ended
-            # the session: when the device opens another session, the engine ends the device's lingering sessions.
+            # A reconnect is no activity, so an idle session stays idle. The engine may have ended the session, because
+            # its device has opened another one meanwhile. Then the touch creates the session again, and needs `idle`.
             ref = session.ref
             touched = await self._engine.touch(*session.key, ref, session.device, session.idle, grants.name)
         except EngineUnavailable:
@@ -203,7 +205,10 @@ class SessionService:
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello, wanted: str) -> Session | None:
-        """Adopt a session of another node under a new id. Return None if there is no session to adopt."""
+        """Adopt a session of another node under a new id. Return None if there is no session to adopt.
+
+        Also return None if the engine is away and `accept_when_away` is set.
+        """
         if wanted in self._registry.sessions:
             return None  # the session is on this node, and `_resumable` has refused it
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
@@ -281,7 +286,7 @@ class SessionService:
         connection.timer = self._timers.set(HELLO_S, self._due, connection)
 
     def expect_frames(self, connection: Connection) -> None:
-        """Set the timer of a connection with a foreign protocol. Such a connection may never have a session."""
+        """Set the timer of a connection with a foreign protocol. Some of them never get a session."""
         connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
 
     def _arm(self, connection: Connection) -> None:

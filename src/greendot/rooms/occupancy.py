@@ -8,7 +8,7 @@
 - A reading is one read of the occupants from the engine. It also collects the users who enter or leave meanwhile.
 - A loss means that the engine has lost occupants or sessions. Each node then restores its own sessions: it writes the
   sessions, and their rooms, to the engine again.
-- A held room keeps its occupants after a loss, until all nodes have restored their sessions.
+- A held room keeps its occupants after a loss, until all nodes have restored their sessions, or until a time limit.
 - A large room has many listeners or occupants (more than `large`). In a large room, listeners get the number of
   occupants instead of an event for each user.
 
@@ -23,9 +23,11 @@ does not see, so the node must know all hiders. In some tenants, the node cannot
 
 If a reading finds more than `_most_copied` occupants, the room becomes counted. Otherwise the room gets a copy. There
 are two exceptions: a counted room stays counted if nodes were restoring sessions during the reading, or if the store
-does not answer. If users enter or leave later, a room with a copy becomes counted only above twice `_most_copied`. A
-counted room gets a copy only at half of `_most_copied` or below. So a room near `_most_copied` does not change back and
-forth.
+does not answer.
+
+Between readings, when users enter or leave, other limits apply, so that a room near `_most_copied` does not change back
+and forth. A room with a copy becomes counted above twice `_most_copied`. A counted room is read again, to get a copy,
+at half of `_most_copied`.
 """
 
 from __future__ import annotations
@@ -197,7 +199,7 @@ class RoomOccupancy(RoomAnnouncer):
         return self._order
 
     def is_viewer(self, reader: str) -> bool:
-        """Return whether the reader has a listener on this node. Other users are unknown to the room view."""
+        """Return whether the reader has a listener on this node. The rules of visibility need a viewer."""
         return bool(self._devices(reader))
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:
@@ -232,7 +234,7 @@ class RoomOccupancy(RoomAnnouncer):
             found = await self._engine.present_page(self._tenant, self._room, None, MOST_COPIED)
             users, hiders = found.users, set[str]()
             if found.total > self._most_copied:
-                await self._look_up(())  # for the list of hiders
+                await self._look_up(())  # looks up no user, but reads the tenant's list of hiders if it is not known
                 hiders = await self._hiders_inside()
             is_copy = found.total <= self._most_copied or self._needs_copy
             if is_copy and found.total > len(users):
@@ -533,7 +535,7 @@ class RoomOccupancy(RoomAnnouncer):
         try:
             found = await self._engine.present_page(self._tenant, self._room, None, 0)
             if self.is_held or self._engine.is_restoring(self._tenant, self._room) or not self.is_counted:
-                return  # the room is read again after the recovery
+                return  # a reading has made a copy meanwhile, or follows after the recovery
             if found.total <= self._most_copied // 2 or self._needs_copy:
                 await self.read()
                 return

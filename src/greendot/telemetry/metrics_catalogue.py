@@ -146,7 +146,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "dashboard_refused_total",
-            "Refused sockets of the dashboard: no valid hello in time, a wrong key, or too many sockets.",
+            "Refused sockets of the dashboard: no valid hello in time, a wrong key, no store, or too many sockets.",
         ),
         counter("realtime_refused_malformed_total", "Refused requests that violate the rules of HTTP or WebSocket."),
         counter(
@@ -162,7 +162,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "realtime_refused_pipelined_total",
             "Sockets closed because the client sent further HTTP requests while 8 of its requests had no response yet.",
         ),
-        counter("realtime_refused_unread_total", "Sockets closed: the client did not read HTTP responses for 10 s."),
+        counter(
+            "realtime_refused_unread_total",
+            "Sockets closed: the client read less than 16 KiB of HTTP responses in 10 s.",
+        ),
     ),
     "Delivery": (
         counter("realtime_commands_total", "Commands received from clients."),
@@ -200,8 +203,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_shed_total",
-            "Dropped because this node was overloaded: low-priority signals, such as typing, and commands for such "
-            "signals. realtime_dropped_total contains the same signals, but not the commands.",
+            "Low-priority signals, such as typing, that this node dropped because it was overloaded, and commands "
+            "of clients for such signals that it ignored. realtime_dropped_total contains only the signals.",
         ),
         counter(
             "realtime_dropped_total",
@@ -454,7 +457,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "store_latency_ms",
             "max",
-            "Time that the store took to answer when `/metrics` was requested, in milliseconds.",
+            "Time that the store took to answer when `/metrics` was requested, in milliseconds. Absent if the store "
+            "did not answer within a second.",
         ),
     ),
     "Push": (

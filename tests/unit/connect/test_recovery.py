@@ -60,7 +60,7 @@ async def test_watchers_receive_stale_states_if_the_engine_stays_away(parts: Nod
     await ann.frames()
     part = Half("bob")
     part.is_away = True
-    node.recovery.lost(part)
+    node.recovery.went_away(part)
     await pass_time(STALE_S - 0.1)
     assert await states(ann) == []
     await pass_time(0.2)
@@ -72,7 +72,7 @@ async def test_watchers_receive_no_stale_state_if_the_engine_is_back_in_time(par
     node, ann = await watched(parts)
     part = Half("bob")
     part.is_away = True
-    node.recovery.lost(part)
+    node.recovery.went_away(part)
     await pass_time(STALE_S / 2)
     part.is_away = False
     await pass_time(STALE_S)

@@ -4,27 +4,30 @@ import type { Greendot, ReaderCount, Receipt, Room, Undo } from "../index.js";
 import { stay } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
-const MOST = 300; // receipts of a fetch: by default, rooms with more than 100 users have no list of receipts
+// Receipts of the only fetch: the maximum of the server for a page. By default (setting `rooms.receipts_members`), a list has
+// at most 100.
+const MOST = 300;
 
 /**
  * Read receipts of a room. A receipt has the `seq` (number) of the last message that a user has read.
  *
  * If a room has more than 100 members, or if more than 100 users are in the room, it counts as a large room. The operator can
- * change this limit (setting `rooms.receipts_members`). A large room has `readers`, other rooms have `receipts`. If a room
- * becomes large, or is no longer large, an old value may stay in the other field.
+ * change this limit (setting `rooms.receipts_members`). A large room has `readers`, other rooms have `receipts`. After a room
+ * has become large, `receipts` may keep its old list. After a large room has become small, `readers` may keep its old value.
  */
 export interface ReceiptState {
   /**
-   * Read receipts, ordered by user id. In a large room, the list is empty. It is also empty if the app has not turned on read
-   * receipts for the room.
+   * Read receipts, ordered by user id. If the room is large from the beginning, or if the app has not turned on read receipts
+   * for the room, the list is empty. If the operator has raised the limit above 300, the list may be incomplete: the first 300
+   * receipts, and all receipts that arrive later.
    */
   receipts: readonly Receipt[];
   /**
-   * In a large room: `count` users have read the message `seq`. When users read messages, the server sends a new `count` for
-   * the highest `seq` among these messages. So the new `seq` can be lower than the previous `seq`. Each node
-   * (server process) sends at most one `count` in a second.
+   * In a large room: `count` users have read the message `seq`. When users read messages, each node (server process) sends a
+   * new `count`, at most one in a second for each room. Its `seq` is the highest that users have read up to since the node's
+   * previous `count`. If only users who are far behind have read since then, this `seq` is lower than the previous one.
    *
-   * Before the first `count`, and in a room that is not large, the value is null. With the visibility policies `contacts`,
+   * Before the first `count`, the value is null. With the visibility policies `contacts`,
    * `recent_contacts` and `ask`, the server sends no `count`.
    */
   readers: ReaderCount | null;

@@ -18,7 +18,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log_repeats import Outage
 
 T = TypeVar("T")
-Link = Any  # a connection lent by the pool: asyncpg.Connection behind a proxy
+Link = Any  # a connection lent by the pool: the wrapper of asyncpg (PoolConnectionProxy)
 Rows = list[Any]
 
 LONGEST_PAUSE_S = 0.25
@@ -41,7 +41,7 @@ class PoolLimits(Struct, frozen=True):
     def stall_s(self) -> float:
         """Return how long a node may stall inside a transaction.
 
-        Such a node holds the heads of streams that other nodes write to.
+        Meanwhile it has locked rows of rooms and inboxes, and other nodes that write to them wait.
         """
         return self.statement_s / 2
 
@@ -62,16 +62,18 @@ _SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",  # takes longer than any statement of Greendot
 }
-# A new statement is prepared in one message and executed in the next. For a session that stalls in between, PostgreSQL
-# ends neither the session nor its transaction: the session counts as active, and reads from the client.
+# A new statement is prepared in one message and executed in the next. If a node stalls in between,
+# `idle_in_transaction_session_timeout` does not apply, because PostgreSQL counts the session as active (wait event
+# ClientRead). So Greendot ends such sessions itself with this statement.
 END_STALLED = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND usename = session_user
       AND application_name = current_setting('application_name')
       AND state = 'active' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - $1::interval
 """
-_END_STALLED = f"{END_STALLED} AND query LIKE '%greendot%'"  # the app may use the same URL
-_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)  # replies: the connection is intact, unless it is closed
+_END_STALLED = f"{END_STALLED} AND query LIKE '%greendot%'"  # the app may connect with the same URL
+# Errors in a reply of the server, or of the driver about a value: unless the connection is closed, it is still usable.
+_ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _DELETED = "GD001"  # raised by a trigger of Greendot
 _UNSTORABLE = {"22", "23", "54"}  # classes: data, integrity, program limit
@@ -128,7 +130,7 @@ class Pool:
             pool.terminate()
 
     async def fetch(self, sql: str, *values: object) -> Rows:
-        """Return the rows of one statement; retries for `patience_s` while PostgreSQL is unavailable."""
+        """Return the rows of one statement; retries for `patience_s` while PostgreSQL is unavailable or contended."""
         return await self.patiently(lambda: self._once(lambda link: link.fetch(sql, *values)))
 
     async def transact(self, work: Callable[[Link], Awaitable[T]]) -> T:
@@ -141,8 +143,8 @@ class Pool:
     async def transact_once(self, work: Callable[[Link], Awaitable[T]], limit_s: float | None = None) -> T:
         """Run `work` in one transaction, without retry.
 
-        After StoreUnavailable it is unknown whether `work` was committed. After Contended and Unstorable nothing was
-        written.
+        After Contended and Unstorable nothing was written. After any other StoreUnavailable it is unknown whether
+        `work` was committed.
         """
 
         async def transaction(link: Link) -> T:

@@ -374,6 +374,48 @@ async def test_a_node_that_starts_does_not_wait_for_one_without_a_report(redis: 
             assert findings(fresh) == []
 
 
+async def test_a_loss_is_not_joined_by_a_node_that_finds_it_when_it_is_connected_again(redis: RedisProcess) -> None:
+    """Another node reports the loss first. One recovery is enough."""
+    async with engines_by_hand(redis, LONG_S) as (first, second):
+        await come(first, "ann")
+        async with hold(second.engine.lives, "register") as connecting:
+            redis.restart()
+            await until(lambda: findings(first), "the first node is connected again")
+            restored = await restore(first, "ann")
+            await first.tick()  # publishes that ann is restored
+            await connecting.reached()
+            entry = keys.nodes_key(PREFIX, 0), second.incarnation, "live", f"~{second.incarnation}", "1"
+            redis.command("HSET", *entry)  # as after a failover to a replica
+            await second.engine.tick()
+            connecting.release()
+            await until(lambda: second.engine.servers.of(0).up, "the second node is connected again")
+        await second.tick()
+        assert findings(second) == [False]
+        restored.cancel()
+
+
+async def test_a_node_that_is_cut_off_after_its_start_joins_a_loss_when_it_is_connected_again(
+    redis: RedisProcess,
+) -> None:
+    """The node registered after the loss, so it cannot find the loss by itself. Meanwhile a lease has passed."""
+    async with two(redis, lease_s=LONG_S) as (first, second), started(redis, LEASE_S) as fresh:
+        server = fresh.engine.servers.of(0)
+        async with hold(fresh.engine.bus, "resubscribe") as connecting:
+            server.fail("cut off by the test")
+            await connecting.reached()
+            await first.tick()  # finds the loss
+            await first.tick()  # publishes that nothing is restored yet
+            await fresh.engine.tick()
+            await fresh.advance(LEASE_S, first, second)
+            connecting.release()
+            await until(lambda: server.up, "the node is connected again")
+        await fresh.tick()
+        assert findings(fresh) == [True, False]
+        assert await is_stale(fresh, "ann"), "the first node has not restored ann"
+        await fresh.tick()
+        assert findings(fresh) == [True, False]
+
+
 async def test_a_node_that_started_long_ago_finds_losses_by_itself_only(redis: RedisProcess) -> None:
     async with engines_by_hand(redis) as (first, second):
         await first.advance(LEASE_S, second)

@@ -146,7 +146,7 @@ async def test_a_server_goes_on_from_a_backup_restored_where_a_killed_one_left_i
     assert "logs of a database that was moved" in done.out
     async with running(data) as server:
         assert await say(server, "on") == 2
-    way_out = shlex.split(done.out.partition("until now: ")[2].splitlines()[0])
+    way_out = shlex.split(done.out.partition("until now, run: ")[2].splitlines()[0])
     assert (await greendot(data, *way_out[1:])).out.startswith("Revoked all tokens of all tenants."), way_out
     with closing(sqlite3.connect(data / "greendot.db")) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -52,6 +52,7 @@ class Losses:
         self._restored: dict[int, str] = {}  # partition → the state in which this node restored all its sessions
         self._waiting: dict[asyncio.Future[None], frozenset[int]] = {}
         self._started = float("-inf")  # monotonic time at which this node registered
+        self._is_postponed = False  # a loss was not joined, because the server of its partitions was not up
         self._noticed: set[int] = set()  # partitions with a loss that this node has found or joined since its start
 
     def restoring(self) -> Collection[int]:
@@ -76,18 +77,23 @@ class Losses:
     def join(self, lives: Mapping[str, str], reports: Mapping[str, str | None]) -> Collection[int]:
         """Take part in losses that began before the start of this node. Return the partitions that are new here.
 
-        Later than a lease after the start nothing is joined: a node finds later losses by itself. For the arguments see
-        `review`.
+        Later than a lease after the start nothing is joined: a node finds later losses by itself. Partitions of servers
+        that are not up are joined when their server is back, also later, unless the node then finds the loss by itself.
+        For the arguments see `review`.
         """
-        if self._clock.monotonic() >= self._started + self._periods.lease:
+        if self._clock.monotonic() >= self._started + self._periods.lease and not self._is_postponed:
             return ()
         wanted, joined = self._wanted(), set[int]()
+        down = set[int]().union(*(server.partitions for server in self._verbs.servers.down))
+        self._is_postponed = False
         for node, life in lives.items():
             digest, _, marks = (reports.get(node) or "").partition(",")
             # Without marks, the node is older or has not found the loss yet. A node without a report restores nothing.
             if life == "live" and digest not in ("", NOTHING, wanted):
                 # A loss that this node has found itself is not joined again when another node restores for longer.
                 lost = {p for p in range(PARTITIONS) if p not in self._noticed and not self._is_marked(marks, p)}
+                self._is_postponed = self._is_postponed or not lost.isdisjoint(down)
+                lost -= down
                 self.began(lost, [node])
                 joined |= lost
         return joined

@@ -44,8 +44,8 @@ interface Moderation {
 }
 
 /**
- * Reply to `room.join`. If `truncated` is true, the reply does not continue at the client's last message: more messages are
- * missing than a reply contains, or the server has lost messages.
+ * Reply to `room.join`. If `truncated` is true, messages are missing between the client's last message and those of the reply.
+ * Either more messages are missing than fit into a reply, or the server has lost messages.
  */
 interface JoinReply extends Joined<any>, Moderation {
   truncated: boolean;
@@ -335,7 +335,10 @@ export class Room<Body = unknown, SignalBody = unknown> {
     this.#moveHead(0);
   }
 
-  /** @internal Fetch missing messages, after `resync` or `refresh` of the server: it has not sent all messages. */
+  /**
+   * @internal Fetch missing messages. The server's events `resync` and `refresh` report that the server has not sent all
+   * messages. (The room's own event `resync` has another meaning.)
+   */
   _missed(): void {
     this.#stream._miss();
   }

@@ -61,8 +61,9 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of a session. The client implements them. */
 export interface SessionCallbacks {
   /**
-   * Return the fields of the command `hello`: the token, and what the server resumes: its session of this device, the rooms
-   * and the inbox. `owner` is the text `TENANT/USER`, from the token. Stored data belongs to one owner.
+   * Return the fields of the command `hello`. They have the token, and what the server resumes: the device's session on the
+   * server (not this `Session`), the rooms and the inbox. `owner` is the text `TENANT/USER`, from the token. Stored data
+   * belongs to one owner.
    */
   _hello(token: string, owner: string): Promise<object>;
   /** Process an event of the server. */
@@ -71,12 +72,12 @@ export interface SessionCallbacks {
   _listen(page: Page): Undo[];
   /** Process the loss of the connection. */
   _lost(): void;
-  /** Process the close of the session. Calls that still wait for an answer fail with `error`. */
+  /** Process the close of the session. Commands that wait for a connection fail with `error`. */
   _closed(error: GreendotError): void;
 }
 
-// Function that opens a WebSocket or, if that does not open, an event stream (SSE). The client loads this function after the
-// first WebSocket that does not open, and uses it for all later attempts.
+// Function that opens a WebSocket or an event stream, whichever passes (see `sse.ts`). The client loads this function after the
+// first WebSocket that does not open, and calls it for all later attempts.
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
@@ -162,7 +163,9 @@ export class Session {
 
   /**
    * Send a command on the current connection, and return the data of the answer. If the answer is a temporary error, such as
-   * `rate_limited`, the client sends the command again after a pause. Without a connection, or if the connection is lost, the
+   * `rate_limited`, the client sends the command again after a pause. After `internal`, the call fails.
+   *
+   * Without a connection, or if the connection is lost, the
    * call fails with `disconnected`.
    *
    * `fold` is called with the data of the answer, before the client processes any later message of the server. The promise
@@ -329,7 +332,7 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before `_leave` ends the link: the session connects again when its current link ends
+    this.#link = null; // first: if the current link ends, the session plans a reconnect
     link?._leave(bye);
     this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();
@@ -377,14 +380,14 @@ export class Session {
 
   /**
    * Refresh the token after `ms`; by default shortly before the token expires. If the refresh fails with a temporary error, the
-   * client tries again, after a delay that grows with `failures`. `failures` is the number of this attempt, from 1.
+   * client tries again, after a delay that grows with `attempt`. `attempt` is the number of this attempt, from 1.
    */
-  #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), failures = 1): void {
-    if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(failures));
+  #refreshIn(ms = this.#tokens._refreshInMs(this.now(), this._random), attempt = 1): void {
+    if (ms !== null) this.#refreshing = this._clock.after(ms, () => void this.#refresh(attempt));
   }
 
   /** Get a new token, and send it to the server on the current connection. */
-  async #refresh(failures: number): Promise<void> {
+  async #refresh(attempt: number): Promise<void> {
     const tokens = this.#tokens;
     const link = this.#link;
     try {
@@ -398,7 +401,7 @@ export class Session {
       this._failed(error as GreendotError);
       // If the error is not temporary (the server has refused the token), get another token for the next connection.
       if (!(error as GreendotError).retry) return tokens._forget("refused");
-      this.#refreshIn(RETRY_MS + backoff(failures, null, this._random), failures + 1);
+      this.#refreshIn(RETRY_MS + backoff(attempt, null, this._random), attempt + 1);
     }
   }
 }

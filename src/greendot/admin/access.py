@@ -107,7 +107,7 @@ class Viewer(Struct, frozen=True):
 
 
 UNKNOWN_KEY = "unknown key: no such key exists here, or it has expired or was removed; check the key"
-NO_SCOPE = "this key does not open the dashboard: use one with the scope admin, or an operator's key"
+NO_SCOPE = "this key does not open the dashboard: use a key with the scope admin, or one made with --operator"
 
 
 class KeyRefused(Struct, frozen=True):

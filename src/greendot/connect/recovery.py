@@ -257,9 +257,10 @@ class Recovery:
 
         `sessions` is the number of restored sessions.
         """
+        if not is_healing:
+            return
         took_s = self._context.timers.now() - started
-        if is_healing:
-            self._metrics.presence_recovery.observe(took_s)
+        self._metrics.presence_recovery.observe(took_s)
         if self._is_healing:
             self._is_healing = False
             log(log_events.NODE_RECOVERED, took_s=round(took_s, 3), sessions=sessions)
@@ -381,8 +382,8 @@ class Recovery:
             self._deaths -= deaths
 
     async def _audit(self, part: Part) -> None:
-        # After a loss, all nodes run audits at the same time. The argument `wait` keeps an audit from being faster than
-        # a restore.
+        # After a loss, all nodes run audits at the same time. The argument `wait` slows an audit down to
+        # the pace of a restore, so that the audits do not overload the engine.
         self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
 
     async def _finds_ended(self, part: Part) -> bool:

@@ -2,8 +2,7 @@
 
 - A session is one device's time online. A session may have several connections, one after the other.
 - After the end of its connection, a session lingers: it counts as online for the grace, so that its client can return.
-- The engine (Redis, for example) has a record of each session. All nodes can read the record. The node of the session
-  writes the record.
+- The engine (Redis, for example) has a record of each session, written by its node. All nodes can read it.
 - The store (the database) has the status that a user has set by hand, such as `busy`. The engine has a copy.
 - An incarnation is a name of this node in the engine. A node that was declared dead continues under a new one.
 - A session epoch (`ref`) names one connection of a session: id of the session, incarnation, number of the connection.
@@ -44,8 +43,7 @@ HELLO_S = 10.0  # seconds after which a connection without hello is closed
 PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # After an outage of the engine, a session lingers for this number of ms or more. If its whole grace is shorter, the
-# session lingers for the whole grace. This is long enough: clients that were refused during the outage try again after
-# `hello.RETRY_MS`, which is shorter.
+# session lingers for the whole grace. Clients that were refused during the outage try again sooner (`hello.RETRY_MS`).
 RETURN_MS = 10_000
 NOTICED_S = 2.0  # seconds within which all nodes notice a loss
 MOST_IN_DOUBT = 1_000  # maximum number of sessions in doubt (see `_hold_in_doubt`); each failed resume may add one
@@ -73,8 +71,8 @@ class Opened(NamedTuple):
 class SessionService:
     """Service that opens and ends sessions, and writes them to the engine.
 
-    When the grace of a session is over, the node calls the engine's verb `leave`, which ends the session in the engine.
-    If the node has died, a later verb about the user, or a periodic sweep of the engine, ends the session.
+    When the grace of a session is over, the node calls `leave` of the engine, which ends the session in the engine.
+    If the node has died, the next operation on the same user, or a periodic sweep of the engine, ends the session.
     """
 
     def __init__(
@@ -205,10 +203,7 @@ class SessionService:
         return session
 
     async def _from_elsewhere(self, grants: Grants, hello: Hello, wanted: str) -> Session | None:
-        """Adopt a session of another node under a new id. Return None if there is no session to adopt.
-
-        Also return None if the engine is away and `accept_when_away` is set.
-        """
+        """Adopt a session of another node under a new id. Return None if no session can be adopted."""
         if wanted in self._registry.sessions:
             return None  # the session is on this node, and `_resumable` has refused it
         ref = SessionEpoch(new_session_id(self.incarnation), self.incarnation, 1)
@@ -218,7 +213,7 @@ class SessionService:
             adopted = await self._engine.adopt(grants.tenant, grants.user, wanted, ref)
         except EngineUnavailable:
             if not self._periods.accept_when_away:
-                # If the engine was away already, the verb was not sent, and nothing is in doubt.
+                # If the engine was away already, nothing was sent, and nothing is in doubt.
                 if was_reachable and len(self._in_doubt) < MOST_IN_DOUBT:
                     self._hold_in_doubt(grants, hello, ref)
                 raise  # do not open a new session: it would end the old one, which the client can still resume

@@ -92,8 +92,8 @@ REFUSED: dict[Err, str] = {
     Err.SLOW_MODE: "The room is in slow mode, and the user sent a message a moment ago. Retry after `retry_in_ms`.",
     Err.REJECTED: "The app refused the message before it was published; the message has its reason.",
     Err.RATE_LIMITED: "A rate limit is exceeded; the message names the connection, user, room or tenant. Retry later.",
-    Err.TOO_MANY: "A limit is reached: watches or rooms of the connection, contacts of the user, different reactions to a "
-    "message, or receipts in a list. The message names the limit.",
+    Err.TOO_MANY: "A limit is reached: watches or rooms of the connection, contacts of the user, different "
+    "reactions to a message, or receipts in a list. The message names the limit.",
     Err.UNAVAILABLE: "The server cannot execute the command now. Retry later.",
     Err.INTERNAL: "An internal error occurred; see the server log.",
 }

@@ -21,9 +21,9 @@ hiders among them. Queries read a page from the engine. The number for a viewer 
 does not see, so the node must know all hiders. In some tenants, the node cannot list all hiders
 (`VisibilityCache.lists_hiders`), for example if users see only their contacts. Then the node copies every room.
 
-If a reading finds more than `_most_copied` occupants, the room becomes counted. Otherwise the room gets a copy. There
-are two exceptions: a counted room stays counted if nodes were restoring sessions during the reading, or if the store
-does not answer.
+In all other tenants: if a reading finds more than `_most_copied` occupants, the room becomes counted. Otherwise the
+room gets a copy. There are two exceptions: a counted room stays counted if nodes were restoring sessions during the
+reading, or if the store does not answer.
 
 Between readings, when users enter or leave, other limits apply, so that a room near `_most_copied` does not change back
 and forth. A room with a copy becomes counted above twice `_most_copied`. A counted room is read again, to get a copy,
@@ -199,7 +199,7 @@ class RoomOccupancy(RoomAnnouncer):
         return self._order
 
     def is_viewer(self, reader: str) -> bool:
-        """Return whether the reader has a listener on this node. The rules of visibility need a viewer."""
+        """Return whether the reader has a listener on this node. The rules of visibility are known only for viewers."""
         return bool(self._devices(reader))
 
     def page(self, reader: str, after: str | None, limit: int) -> PresentReply:

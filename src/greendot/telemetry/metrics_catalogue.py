@@ -203,8 +203,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         ),
         counter(
             "realtime_shed_total",
-            "Low-priority signals, such as typing, that this node dropped because it was overloaded, and commands "
-            "of clients for such signals that it ignored. realtime_dropped_total contains only the signals.",
+            "Low-priority signals, such as typing, that this node dropped because it was overloaded. Also counts "
+            "commands for such signals that the node ignored. realtime_dropped_total contains only the signals.",
         ),
         counter(
             "realtime_dropped_total",
@@ -538,8 +538,8 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         gauge(
             "jobs_overdue_s",
             "min",
-            "Seconds for which the most overdue job has been due without a run, in the view of this node. If the node "
-            "cannot read the store, the value is too high.",
+            "Seconds for which the most overdue job has been due without a run, in the view of this node. On a "
+            "node that cannot read the store, the value keeps growing. So the lowest value of all nodes is correct.",
         ),
         gauge("jobs_failing", "max", "Jobs whose last run failed, on any node."),
         counter("jobs_ok_total", "Job runs on this node that succeeded."),

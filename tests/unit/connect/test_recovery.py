@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+import pytest
 
 from greendot.app.node import Node
 from greendot.connect.recovery import JITTER_S
@@ -12,6 +15,8 @@ from greendot.engine.messages import Audit, Part, Topic
 from greendot.engine.results import Known
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.sessions import NOTICED_S
+from greendot.telemetry import log_events
+from greendot.telemetry.log import event_of
 from greendot.testing.hold import hold
 from unit.node_parts import Client, NodeParts, held, in_virtual_time, pass_time, settle
 
@@ -90,6 +95,23 @@ async def test_after_a_reconnect_sessions_are_restored_and_missed_changes_are_pu
     assert await states(ann) == [("online", False)]
     assert {args[1] for args in parts.engine.made("restore")} == {"ann", "bob"}
     assert (node.recovery.restored, node.recovery.resyncs) == (2, 1)
+
+
+@in_virtual_time
+async def test_a_refresh_that_began_before_an_outage_does_not_end_the_outage(
+    parts: NodeParts, caplog: pytest.LogCaptureFixture
+) -> None:
+    node, _ = await watched(parts)
+    caplog.set_level(logging.INFO, "greendot")
+    async with hold(parts.engine, "restore") as restoring:
+        node.recovery.found(Part(), intact=True)  # hourly
+        await restoring.reached()
+        node.recovery.went_away(Half("bob"))
+    await pass_time(LONG_S)
+    assert log_events.NODE_RECOVERED not in map(event_of, caplog.records)
+    node.recovery.found(Part(), intact=True)
+    await pass_time(LONG_S)
+    assert [*map(event_of, caplog.records)].count(log_events.NODE_RECOVERED) == 1
 
 
 @in_virtual_time

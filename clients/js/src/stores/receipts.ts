@@ -4,8 +4,8 @@ import type { Greendot, ReaderCount, Receipt, Room, Undo } from "../index.js";
 import { stay } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
-// Receipts of the only fetch: the maximum of the server for a page. By default (setting `rooms.receipts_members`), a list has
-// at most 100.
+// Number of receipts to fetch. The source fetches one page, and a page of the server has at most 300. By default (setting
+// `rooms.receipts_members`), a room has at most 100 receipts.
 const MOST = 300;
 
 /**
@@ -17,18 +17,18 @@ const MOST = 300;
  */
 export interface ReceiptState {
   /**
-   * Read receipts, ordered by user id. If the room is large from the beginning, or if the app has not turned on read receipts
-   * for the room, the list is empty. If the operator has raised the limit above 300, the list may be incomplete: the first 300
-   * receipts, and all receipts that arrive later.
+   * Read receipts, ordered by user id. If the room was large already at the join, the list has no other users. If the app has
+   * not turned on read receipts for the room, the list is empty. If the operator has raised the limit above 300, the list may
+   * be incomplete: it has the first 300 receipts, and all receipts that arrive later.
    */
   receipts: readonly Receipt[];
   /**
    * In a large room: `count` users have read the message `seq`. When users read messages, each node (server process) sends a
-   * new `count`, at most one in a second for each room. Its `seq` is the highest that users have read up to since the node's
-   * previous `count`. If only users who are far behind have read since then, this `seq` is lower than the previous one.
+   * new pair of `seq` and `count`, at most one in a second for each room. `seq` is the highest message that a user has reached
+   * since the node's previous pair. If only users who are far behind have read since then, `seq` is lower than in that pair.
    *
-   * Before the first `count`, the value is null. With the visibility policies `contacts`,
-   * `recent_contacts` and `ask`, the server sends no `count`.
+   * Before the first pair, the value is null. With the visibility policies `contacts`,
+   * `recent_contacts` and `ask`, the server sends no pair.
    */
   readers: ReaderCount | null;
 }

@@ -179,9 +179,9 @@ def _way(settings: Settings, servers: Sequence[RedisFacts]) -> Findings:
     local = all(server.address.startswith("/") or is_local(server.address.rpartition(":")[0]) for server in servers)
     if not url.startswith("rediss") and not local:
         why = (
-            "An attacker on the network can read messages, and can forge presence and typing. Greendot signs presence "
-            "and typing with a secret that it sends to Redis. The attacker can read this secret, but cannot compute "
-            "auth.secret from it."
+            "An attacker on the network can read messages, and can forge presence and typing. Scripts in Redis sign "
+            "presence and typing, so Greendot sends a key for signatures to Redis, and the attacker can read this key. "
+            "It is derived from auth.secret, but auth.secret cannot be computed from it."
         )
         do = "Turn on TLS in Redis. In engine.url, write rediss in place of redis, and add ?ca=FILE"
         yield warning("engine.url", "the connection to Redis on another machine has no TLS", why, do)

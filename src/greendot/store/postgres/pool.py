@@ -72,7 +72,8 @@ END_STALLED = """
       AND state = 'active' AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - $1::interval
 """
 _END_STALLED = f"{END_STALLED} AND query LIKE '%greendot%'"  # the app may connect with the same URL
-# Errors in a reply of the server, or of the driver about a value: unless the connection is closed, it is still usable.
+# Errors after which the connection is still usable, unless the server has closed it: the server replied with an error,
+# or the driver refused a value.
 _ANSWERED = (asyncpg.PostgresError, asyncpg.DataError)
 _CONTENDED = {"40001", "40P01", "55P03", "57014"}  # serialization, deadlock, lock not available, statement timeout
 _DELETED = "GD001"  # raised by a trigger of Greendot

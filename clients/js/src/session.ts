@@ -76,8 +76,8 @@ export interface SessionCallbacks {
   _closed(error: GreendotError): void;
 }
 
-// Function that opens a WebSocket or an event stream, whichever passes (see `sse.ts`). The client loads this function after the
-// first WebSocket that does not open, and calls it for all later attempts.
+// Function that opens a WebSocket or, if the network lets no WebSocket through, an event stream (see `sse.ts`). The client
+// loads this function after the first WebSocket that does not open, and calls it for all later attempts.
 let openAny: typeof import("./sse.js").open | undefined;
 
 export class Session {
@@ -163,10 +163,9 @@ export class Session {
 
   /**
    * Send a command on the current connection, and return the data of the answer. If the answer is a temporary error, such as
-   * `rate_limited`, the client sends the command again after a pause. After `internal`, the call fails.
-   *
-   * Without a connection, or if the connection is lost, the
-   * call fails with `disconnected`.
+   * `rate_limited`, the client sends the command again after a pause. The code `internal` is an exception: it is a temporary
+   * error too, but the call fails at once. Without a connection, or if the connection is lost, the call fails with
+   * `disconnected`.
    *
    * `fold` is called with the data of the answer, before the client processes any later message of the server. The promise
    * is resolved after that.
@@ -332,7 +331,7 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // first: if the current link ends, the session plans a reconnect
+    this.#link = null; // before `_leave` ends the link: the end of the link in `#link` would start a reconnect
     link?._leave(bye);
     this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();

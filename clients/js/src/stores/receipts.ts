@@ -4,8 +4,7 @@ import type { Greendot, ReaderCount, Receipt, Room, Undo } from "../index.js";
 import { stay } from "./roompart.js";
 import { Shared, sharedSource, type Source } from "./shared.js";
 
-// Number of receipts to fetch. The source fetches one page, and a page of the server has at most 300. By default (setting
-// `rooms.receipts_members`), a room has at most 100 receipts.
+// Number of receipts to fetch. The source fetches one page, and a page of the server has at most 300.
 const MOST = 300;
 
 /**
@@ -17,15 +16,15 @@ const MOST = 300;
  */
 export interface ReceiptState {
   /**
-   * Read receipts, ordered by user id. If the room was large already at the join, the list has no other users. If the app has
-   * not turned on read receipts for the room, the list is empty. If the operator has raised the limit above 300, the list may
-   * be incomplete: it has the first 300 receipts, and all receipts that arrive later.
+   * Read receipts, ordered by user id. If the room was large already at the join, the list has no receipts of other users. If
+   * the app has not turned on read receipts for the room, the list is empty. If the room has more than 300 receipts, for example
+   * of former members, the list is incomplete: it has the first 300, and all receipts that arrive later.
    */
   receipts: readonly Receipt[];
   /**
    * In a large room: `count` users have read the message `seq`. When users read messages, each node (server process) sends a
    * new pair of `seq` and `count`, at most one in a second for each room. `seq` is the highest message that a user has reached
-   * since the node's previous pair. If only users who are far behind have read since then, `seq` is lower than in that pair.
+   * since the node's previous pair. It can go down: users who read older messages produce a pair with a lower `seq`.
    *
    * Before the first pair, the value is null. With the visibility policies `contacts`,
    * `recent_contacts` and `ask`, the server sends no pair.

@@ -44,7 +44,7 @@ class Plan:
     connect_rounds: int = 3
     connect_s: float = 1.5
     idle_connections: int = 15_000
-    most_connections: int = 19_900
+    most_connections: int = 19_400
     fill_s: float = 45  # a slower server is measured with the connections that it accepted
     heartbeat_s: float = 30
     idle_s: float = 30

@@ -9,7 +9,7 @@ from statistics import median
 from peer_measure import Figures, Most, Values
 from peer_servers import PEERS
 from redis_measure import Nodes
-from report import grid, verdict
+from report import Row, grid, verdict
 
 MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 6_000, 15_000  # per idle connection; with fewer, the fixed cost weighs more
 CONNECT_RATIO_TARGETS = {"bun": 0.5, "centrifugo": 0.6}  # share of the peer's connects
@@ -52,8 +52,8 @@ def ratios(ours: Values, theirs: Values) -> list[float]:
 HEADINGS = ("", "median", "lowest–highest", "by the server's CPU time", "target", "")
 
 
-def targets(found: Mapping[str, Figures], nodes: Nodes | None = None) -> str:
-    """Return the table of targets, with whether each was met."""
+def targets(found: Mapping[str, Figures], nodes: Nodes | None = None, others: Sequence[Row] = ()) -> str:
+    """Return the table of all targets, with whether each was met. `others` are rows of the other parts."""
     ours = found["greendot"]
     rows = [_against(ours, found.get(target.peer), target) for target in TARGETS] if ours.rates else []
     if nodes is not None:
@@ -61,7 +61,8 @@ def targets(found: Mapping[str, Figures], nodes: Nodes | None = None) -> str:
         rows.append(_at_least(what, nodes.ratios(), NODES_TARGET, nodes.ratios_by_cpu()))
     if ours.connects:
         rows += [_connects(ours, found, peer, least) for peer, least in CONNECT_RATIO_TARGETS.items()]
-    return grid(HEADINGS, rows + _own(ours))
+    rows += _own(ours)
+    return grid(HEADINGS, rows + [[row.figure, row.median, row.spread, "", row.target, row.verdict] for row in others])
 
 
 def _against(ours: Figures, peer: Figures | None, target: Target) -> list[str]:

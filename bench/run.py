@@ -70,7 +70,7 @@ GROUPS = {
     "security": tuple(SECURITY_PARTS),
 }
 PROGRAMS = {"load": sources("load")} | {n: [HERE / f"{n}.c"] for n in ("rawcast", "hget", "flood")}
-SPARE_FILES = 100  # descriptors that a server needs besides its connections
+SPARE_FILES = 600  # descriptors that a server does not give to clients; Greendot reserves 512
 
 
 @dataclass
@@ -273,7 +273,8 @@ def _tell(found: Found, pinned: bool, options: argparse.Namespace, took_s: float
     measured = {name: one for name, one in figures.items() if one.rates or one.connects or one.idle or one.troubles}
     texts = [report.machine(pinned, found.versions)]
     if measured or found.nodes:
-        texts += [f"### Targets\n{peer_report.targets(figures, found.nodes)}", *peer_report.tables(measured)]
+        others = [row for row in [*found.redis_rows, *found.record_rows, *found.security_rows] if row.target]
+        texts += [f"### Targets\n{peer_report.targets(figures, found.nodes, others)}", *peer_report.tables(measured)]
     remarks = peer_report.remarks(measured, found.missing)
     remarks += [f"- The part `{part}` failed: {why}" for part, why in found.failed.items()]
     texts += ["\n".join(remarks)] if remarks else []

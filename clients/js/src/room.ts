@@ -150,8 +150,8 @@ export class Room<Body = unknown, SignalBody = unknown> {
    *
    * The options select older messages. A call with both options throws an error.
    *
-   * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client is already in the room,
-   *   `after` has no effect.
+   * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client has joined the room
+   *   already, `after` has no effect.
    * - With `history`, the result contains this number of newest messages, at most 100 and 1 MiB. The room emits all later messages.
    * - With neither option, the room first emits the messages after the last message that it has emitted. The client keeps the
    *   `seq` of this message in its `storage` (by default in memory), until a leave or a removal. If the storage has no such

@@ -61,9 +61,9 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of a session. The client implements them. */
 export interface SessionCallbacks {
   /**
-   * Return the fields of the command `hello`. They have the token, and what the server resumes: the device's session on the
-   * server (not this `Session`), the rooms and the inbox. `owner` is the text `TENANT/USER`, from the token. Stored data
-   * belongs to one owner.
+   * Return the fields of the command `hello`: the token, and the state from which the server continues. This state has the
+   * server's session of this device (not this `Session`), the rooms, and the inbox. `owner` is the text `TENANT/USER`, from the
+   * token. Stored data belongs to one owner.
    */
   _hello(token: string, owner: string): Promise<object>;
   /** Process an event of the server. */
@@ -167,8 +167,8 @@ export class Session {
    * error too, but the call fails at once. Without a connection, or if the connection is lost, the call fails with
    * `disconnected`.
    *
-   * `fold` is called with the data of the answer, before the client processes any later message of the server. The promise
-   * is resolved after that.
+   * `fold` is called with the data of the answer, before the client processes any later message of the server. Code
+   * that awaits the promise may run after these messages.
    */
   async ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply> {
     const link = this.#link;
@@ -186,7 +186,7 @@ export class Session {
   /**
    * Send a command, and return the data of the answer. Without a connection, the command waits for the next connection. If
    * the connection is lost before the answer, the client sends the command again. So the command must be idempotent. The call
-   * fails if the session is closed, or if too many commands wait.
+   * fails if the server refuses the command for good, if the session is closed, or if too many commands wait.
    *
    * The client sends commands with the same `lane` one by one: each command waits for the answer to the previous command.
    * For `fold`, see `ask`.
@@ -331,7 +331,7 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before `_leave` ends the link: the end of the link in `#link` would start a reconnect
+    this.#link = null; // before `_leave`, which ends the link: `connect` ignores the end of a link that is not `#link`
     link?._leave(bye);
     this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();

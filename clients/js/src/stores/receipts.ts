@@ -16,15 +16,16 @@ const MOST = 300;
  */
 export interface ReceiptState {
   /**
-   * Read receipts, ordered by user id. If the room was large already at the join, the list has no receipts of other users. If
-   * the app has not turned on read receipts for the room, the list is empty. If the room has more than 300 receipts, for example
-   * of former members, the list is incomplete: it has the first 300, and all receipts that arrive later.
+   * Read receipts, ordered by user id. If the room was large already when the client joined, the list is empty, or has only
+   * the user's own receipt. If the app has not turned on read receipts for the room, the list is empty. If the room has more
+   * than 300 receipts, for example of former members, the list is incomplete: it has the first 300, and all receipts that
+   * arrive later.
    */
   receipts: readonly Receipt[];
   /**
    * In a large room: `count` users have read the message `seq`. When users read messages, each node (server process) sends a
-   * new pair of `seq` and `count`, at most one in a second for each room. `seq` is the highest message that a user has reached
-   * since the node's previous pair. It can go down: users who read older messages produce a pair with a lower `seq`.
+   * new pair of `seq` and `count`, at most one in a second for each room. A pair covers only the time since the node's previous
+   * pair: `seq` is the highest number that any user has reached in this time. So a later pair can have a lower `seq`.
    *
    * Before the first pair, the value is null. With the visibility policies `contacts`,
    * `recent_contacts` and `ask`, the server sends no pair.
@@ -76,7 +77,8 @@ class Receipts extends Shared<ReceiptState> {
   async #list(): Promise<void> {
     const fetch = ++this.#fetch;
     this.#told.clear();
-    const page = await this.#room.receipts({ limit: MOST }).catch(() => null); // refused: no receipts, or a large room
+    // The call fails if receipts are off or the room is large.
+    const page = await this.#room.receipts({ limit: MOST }).catch(() => null);
     if (fetch === this.#fetch) this.#show(page?.receipts ?? []);
   }
 

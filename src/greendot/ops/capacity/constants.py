@@ -31,45 +31,45 @@ IDLE = 15_000  # connections in the two measurements of idle ones
 SMALL, LARGE = 10_000, 100_000  # users in the two measurements of Redis' memory
 
 CONSTANTS: dict[str, Constant] = {
-    "connection": Constant(8.5, "KB", TARGETS, "memory per idle connection at 15,000"),
-    "idle": Constant(4.3, "% of a core", TARGETS, "CPU of 15,000 idle connections"),
-    "connects": Constant(2_951, "/s of a core", TARGETS, "connects/s, hello and JWT included"),
-    "deliveries": Constant(175_075, "/s of a core", DELIVERIES, "Greendot"),
+    "connection": Constant(3.2, "KB", TARGETS, "memory per idle connection at 15,000"),
+    "idle": Constant(2.9, "% of a core", TARGETS, "CPU of 15,000 idle connections"),
+    "connects": Constant(8_869, "/s of a core", TARGETS, "connects/s, hello and JWT included"),
+    "deliveries": Constant(255_840, "/s of a core", DELIVERIES, "Greendot"),
     "delivery_bytes": Constant(246, "B", DELIVERIES, "Greendot", 5),
-    "most_held": Constant(19_900, "connections", CONNECTIONS, "Greendot", 4),
-    "small_fanout": Constant(436_698, "deliveries/s of a core", SECURITY, "broadcast to 10 with 16 in flight, on"),
+    "most_held": Constant(19_400, "connections", CONNECTIONS, "Greendot", 4),
+    "small_fanout": Constant(471_633, "deliveries/s of a core", SECURITY, "broadcast to 10 with 16 in flight, on"),
     "message_cpu": Constant(
-        70, "µs", SECURITY, "messages of 50 senders in rooms of their own, PostgreSQL: CPU of each, without"
+        53, "µs", SECURITY, "messages of 50 senders in rooms of their own, PostgreSQL: CPU of each, without"
     ),
-    "messages": Constant(11_348, "/s", RECORDS, "messages of 50 senders in rooms of their own, PostgreSQL"),
-    "messages_sqlite": Constant(9_770, "/s", RECORDS, "messages of 50 senders in one room, SQLite"),
-    "notifications": Constant(17_738, "/s", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL"),
-    "notifying": Constant(43, "% of a core", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL", 3),
-    "intake": Constant(455_074, "/s of a core", REDIS, "messages taken in per second of the node's core"),
-    "read": Constant(2.81, "µs", REDIS, "presence of 200 users: CPU of the node per user"),
-    "redis_small": Constant(263.5, "bytes", REDIS, "memory of Redis per online user, 10,000 users"),
-    "redis_large": Constant(95.2, "bytes", REDIS, "memory of Redis per online user, 100,000 users"),
+    "messages": Constant(13_906, "/s", RECORDS, "messages of 50 senders in rooms of their own, PostgreSQL"),
+    "messages_sqlite": Constant(13_267, "/s", RECORDS, "messages of 50 senders in one room, SQLite"),
+    "notifications": Constant(25_738, "/s", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL"),
+    "notifying": Constant(37, "% of a core", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL", 3),
+    "intake": Constant(616_761, "/s of a core", REDIS, "messages taken in per second of the node's core"),
+    "read": Constant(1.74, "µs", REDIS, "presence of 200 users: CPU of the node per user"),
+    "redis_small": Constant(87.3, "bytes", REDIS, "memory of Redis per online user, 10,000 users"),
+    "redis_large": Constant(71.8, "bytes", REDIS, "memory of Redis per online user, 100,000 users"),
     "idle_commands": Constant(3, "/s", REDIS, "10,000 idle users on one node: commands to Redis"),
-    "watch": Constant(1_019, "bytes", SIZING, "memory of a node per user watched by nobody else here"),
-    "room": Constant(883, "bytes", SIZING, "memory of a node per room joined, rooms of 20"),
+    "watch": Constant(1_324, "bytes", SIZING, "memory of a node per user watched by nobody else here"),
+    "room": Constant(643, "bytes", SIZING, "memory of a node per room joined, rooms of 20"),
     "crowded": Constant(120, "bytes", SIZING, "memory of Redis per user, 1000 of them in one hash"),
     "channel": Constant(234, "bytes", SIZING, "memory of Redis per channel with one node on it"),
     "subscriber": Constant(144, "bytes", SIZING, "memory of Redis per further node on a channel"),
-    "publish": Constant(2.2, "µs", SIZING, "CPU of Redis per message published to one node"),
-    "hear": Constant(0.5, "µs", SIZING, "CPU of Redis per further node that hears it"),
-    "idle_node": Constant(476, "µs", SIZING, "CPU of Redis per node that has nothing to do, a second"),
-    "come_and_go": Constant(127, "µs", SIZING, "CPU of Redis per user who comes and leaves, each told to one node"),
-    "start": Constant(22, "µs", SIZING, "CPU of Redis per start of typing, told to one node"),
-    "message_disk": Constant(407, "bytes", SIZING, "PostgreSQL per message of 128 bytes: on disk, indexes included"),
-    "message_wal": Constant(683, "bytes", SIZING, "PostgreSQL per message of 128 bytes: write-ahead log"),
-    "message_pg": Constant(38, "µs", SIZING, "PostgreSQL per message of 128 bytes: CPU, 50 writers"),
+    "publish": Constant(2.1, "µs", SIZING, "CPU of Redis per message published to one node"),
+    "hear": Constant(0.4, "µs", SIZING, "CPU of Redis per further node that hears it"),
+    "idle_node": Constant(205, "µs", SIZING, "CPU of Redis per node that has nothing to do, a second"),
+    "come_and_go": Constant(80, "µs", SIZING, "CPU of Redis per user who comes and leaves, each told to one node"),
+    "start": Constant(13, "µs", SIZING, "CPU of Redis per start of typing, told to one node"),
+    "message_disk": Constant(406, "bytes", SIZING, "PostgreSQL per message of 128 bytes: on disk, indexes included"),
+    "message_wal": Constant(670, "bytes", SIZING, "PostgreSQL per message of 128 bytes: write-ahead log"),
+    "message_pg": Constant(17, "µs", SIZING, "PostgreSQL per message of 128 bytes: CPU, 50 writers"),
     "notification_disk": Constant(
         755, "bytes", SIZING, "PostgreSQL per notification of 128 bytes: on disk, indexes included"
     ),
     "notification_wal": Constant(1_238, "bytes", SIZING, "PostgreSQL per notification of 128 bytes: write-ahead log"),
-    "notification_pg": Constant(59, "µs", SIZING, "PostgreSQL per notification of 128 bytes: CPU, 50 writers"),
+    "notification_pg": Constant(27, "µs", SIZING, "PostgreSQL per notification of 128 bytes: CPU, 50 writers"),
     "head": Constant(
-        2.7, "µs", SIZING, "PostgreSQL per head of a room that is looked up, 10,000 at once: CPU"
+        2, "µs", SIZING, "PostgreSQL per head of a room that is looked up, 10,000 at once: CPU"
     ),
 }  # fmt: skip
 

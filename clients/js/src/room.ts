@@ -44,8 +44,8 @@ interface Moderation {
 }
 
 /**
- * Reply to `room.join`. If `truncated` is true, messages are missing between the client's last message and those of the reply.
- * Either more messages are missing than fit into a reply, or the server has lost messages.
+ * Reply to `room.join`. If `truncated` is true, messages are missing between the last message that the client has and the
+ * messages of the reply. Either more messages are missing than fit into a reply, or the server has lost messages.
  */
 interface JoinReply extends Joined<any>, Moderation {
   truncated: boolean;

@@ -61,9 +61,9 @@ const EVENTS: Record<keyof ClientEvents, 1> = {
 /** Callbacks of a session. The client implements them. */
 export interface SessionCallbacks {
   /**
-   * Return the fields of the command `hello`: the token, and the state from which the server continues. This state has the
-   * server's session of this device (not this `Session`), the rooms, and the inbox. `owner` is the text `TENANT/USER`, from the
-   * token. Stored data belongs to one owner.
+   * Return the fields of the command `hello`, such as the token and the point from which the server continues: the id of the
+   * device's last session on the server (not of this `Session`), and the `seq` of the last message of each room and of the last
+   * notification. `owner` is the text `TENANT/USER`, from the token. Stored data belongs to one owner.
    */
   _hello(token: string, owner: string): Promise<object>;
   /** Process an event of the server. */
@@ -133,7 +133,7 @@ export class Session {
     return this.#link?.open ?? false;
   }
 
-  /** Times of typing reports. The server sets these times. */
+  /** Intervals of typing reports, in milliseconds. The server sets these intervals. */
   get typing(): TypingTimes {
     return this.welcome?.typing ?? TYPING;
   }
@@ -331,7 +331,7 @@ export class Session {
     const reason = reasonFor(code, detail);
     const link = this.#link;
     this.#attempt += 1;
-    this.#link = null; // before `_leave`, which ends the link: `connect` ignores the end of a link that is not `#link`
+    this.#link = null; // first, because `_leave` ends the link: only the end of the link in `#link` starts a reconnect
     link?._leave(bye);
     this.#tokens._forget("first"); // another user may sign in before the next `connect`
     this.#timer();

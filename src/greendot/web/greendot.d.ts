@@ -577,8 +577,9 @@ declare class Cursors {
 /** Callbacks of a session. The client implements them. */
 interface SessionCallbacks {
     /**
-     * Return the fields of the command `hello`: the token, and the session, rooms and inbox to resume. `owner` is the text
-     * `TENANT/USER`, from the token. Stored data belongs to one owner.
+     * Return the fields of the command `hello`, such as the token and the point from which the server continues: the id of the
+     * device's last session on the server (not of this `Session`), and the `seq` of the last message of each room and of the last
+     * notification. `owner` is the text `TENANT/USER`, from the token. Stored data belongs to one owner.
      */
     _hello(token: string, owner: string): Promise<object>;
     /** Process an event of the server. */
@@ -587,7 +588,7 @@ interface SessionCallbacks {
     _listen(page: Page): Undo[];
     /** Process the loss of the connection. */
     _lost(): void;
-    /** Process the close of the session. Calls that still wait for an answer fail with `error`. */
+    /** Process the close of the session. Commands that wait for a connection fail with `error`. */
     _closed(error: GreendotError): void;
 }
 declare class Session {
@@ -608,7 +609,7 @@ declare class Session {
     constructor(options: GreendotOptions, callbacks: SessionCallbacks);
     /** Whether the server has sent the event `welcome` on the current connection. */
     get online(): boolean;
-    /** Times of typing reports. The server sets these times. */
+    /** Intervals of typing reports, in milliseconds. The server sets these intervals. */
     get typing(): TypingTimes;
     /** Whether the page is visible. Without a page, the value is true. */
     get visible(): boolean;
@@ -620,15 +621,18 @@ declare class Session {
     signal(fields: object, { key, reply }?: SignalOptions): boolean | Promise<void>;
     /**
      * Send a command on the current connection, and return the data of the answer. If the answer is a temporary error, such as
-     * `rate_limited`, the client sends the command again after a pause. Without a connection, or if the connection is lost, the
-     * call fails with `disconnected`.
+     * `rate_limited`, the client sends the command again after a pause. The code `internal` is an exception: it is a temporary
+     * error too, but the call fails at once. Without a connection, or if the connection is lost, the call fails with
+     * `disconnected`.
      *
-     * The client passes the data of the answer to `fold`, and then processes the next frame.
+     * `fold` is called with the data of the answer, before the client processes any later message of the server. Code
+     * that awaits the promise may run after these messages.
      */
     ask<Reply>(type: string, fields?: object, fold?: (reply: Reply) => void): Promise<Reply>;
     /**
      * Send a command, and return the data of the answer. Without a connection, the command waits for the next connection. If
-     * the connection is lost before the answer, the client sends the command again. So the command must be idempotent.
+     * the connection is lost before the answer, the client sends the command again. So the command must be idempotent. The call
+     * fails if the server refuses the command for good, if the session is closed, or if too many commands wait.
      *
      * The client sends commands with the same `lane` one by one: each command waits for the answer to the previous command.
      * For `fold`, see `ask`.
@@ -713,9 +717,9 @@ declare class Room<Body = unknown, SignalBody = unknown> {
      *
      * The options select older messages. A call with both options throws an error.
      *
-     * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client is already in the room,
-     *   `after` has no effect.
-     * - With `history`, the result contains this number of newest messages, at most 100. The room emits all later messages.
+     * - With `after`, the room first emits the messages with a higher `seq` than `after`. If the client has joined the room
+     *   already, `after` has no effect.
+     * - With `history`, the result contains this number of newest messages, at most 100 and 1 MiB. The room emits all later messages.
      * - With neither option, the room first emits the messages after the last message that it has emitted. The client keeps the
      *   `seq` of this message in its `storage` (by default in memory), until a leave or a removal. If the storage has no such
      *   `seq`, the room emits only new messages.
@@ -804,8 +808,8 @@ declare class Room<Body = unknown, SignalBody = unknown> {
     }): Promise<ReceiptPage>;
     /**
      * Send a signal to the users in the room, for example the position of a pointer. The server does not store signals. If a
-     * client receives slowly, its signals wait in the server. A new signal then replaces a waiting signal with the same sender,
-     * kind and `key`. Signals without a `key` do not replace each other.
+     * client receives slowly, the signals for this client wait in the server. A new signal then replaces a waiting signal with the
+     * same sender, kind and `key`. Signals without a `key` do not replace each other.
      *
      * Without a connection, the client drops the signal. The result is true if the client has sent the signal. With
      * `reply: true`, the result is a promise: it fails if the server refuses the signal, or if there is no connection.

@@ -10,7 +10,7 @@ const MOST = 300;
 /**
  * Read receipts of a room. A receipt has the `seq` (number) of the last message that a user has read.
  *
- * If a room has more than 100 members, or if more than 100 users are in the room, it counts as a large room. The operator can
+ * For receipts, a room is large if it has more than 100 members, or if more than 100 users are in the room. The operator can
  * change this limit (setting `rooms.receipts_members`). A large room has `readers`, other rooms have `receipts`. After a room
  * has become large, `receipts` may keep its old list. After a large room has become small, `readers` may keep its old value.
  */
@@ -24,8 +24,9 @@ export interface ReceiptState {
   receipts: readonly Receipt[];
   /**
    * In a large room: `count` users have read the message `seq`. When users read messages, each node (server process) sends a
-   * new pair of `seq` and `count`, at most one in a second for each room. A pair covers only the time since the node's previous
-   * pair: `seq` is the highest number that any user has reached in this time. So a later pair can have a lower `seq`.
+   * new pair of `seq` and `count`, at most one in a second for each room. `seq` is the highest number that any user has reached
+   * since the node's previous pair. So a later pair can have a lower `seq`. `count` has all users who have read this message,
+   * whenever they read it.
    *
    * Before the first pair, the value is null. With the visibility policies `contacts`,
    * `recent_contacts` and `ask`, the server sends no pair.

@@ -62,7 +62,8 @@ export interface RoomState<Body = unknown> {
   /** Error of the last fetch of messages, or null. */
   error: GreendotError | null;
   /**
-   * Users who type, and their number. In a large room (setting `typing.large_room`), only the number is known.
+   * Users who type, and their number. If more than 100 clients on one node of the server are in the room (setting
+   * `typing.large_room`), only the number is known.
    */
   typing: Typing;
   /** Ids of the users in the room. If more than 100 users are in the room, the list is empty, and only `count` is known. */

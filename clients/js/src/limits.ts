@@ -18,8 +18,10 @@ export const CALM_MS = 1_000; // minimum time between attempts when the network 
 export const RETRY_MS = 1_000; // before a command is sent again, if the server gave no time
 export const MOST_FAILURES = 5; // attempts of one command that fails with `internal`; the command may be the cause
 export const PREPARED_MS = 30_000; // for getToken and the storage
+export const LATE_MS = 30_000; // time in which the server may still execute a `hello` of a lost connection
 export const EXPIRED = 4005; // close codes
 export const BAD_TOKEN = 4500;
+export const REPLACED = 4505;
 
 // Tokens
 export const ENDS_SOON_MS = 5_000; // a token that expires sooner is not used to connect

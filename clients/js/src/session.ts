@@ -22,7 +22,7 @@ import { backoff, BACKOFF } from "./backoff.js";
 import { type Clock, pause, systemClock } from "./clock.js";
 import { Emitter } from "./emitter.js";
 import { because, GreendotError } from "./errors.js";
-import { BAD_TOKEN, CALM_MS, EXPIRED, PREPARED_MS, RETRY_MS, STEADY_MS } from "./limits.js";
+import { BAD_TOKEN, CALM_MS, EXPIRED, LATE_MS, PREPARED_MS, REPLACED, RETRY_MS, STEADY_MS } from "./limits.js";
 import { disconnected, encode, Link, type LinkEnd } from "./link.js";
 import type {
   ClientEvents,
@@ -103,6 +103,7 @@ export class Session {
   #attempt = 0; // number of the current attempt; the session ignores results of older attempts
   #failures = 0; // failed attempts and lost connections in a row; a connection of more than STEADY_MS ends the row
   #onlineAt = Infinity; // time of the event `welcome`; Infinity without a connection
+  #lostHelloAt = -Infinity; // time when a connection was lost before the answer to its `hello`
   #ahead = 0; // server's time minus local time, in milliseconds
   #hintMs: number | null = null; // shortest delay before the next attempt, from the server; null: none
   #notBefore = 0; // before this time, `#wake` makes no attempt
@@ -290,10 +291,15 @@ export class Session {
   #ended({ code, _detail: detail, _refusal: refusal, _opened: opened }: LinkEnd): void {
     this.#link = null;
     this.#refreshing();
-    if (this._clock.now() - this.#onlineAt > STEADY_MS) {
+    const now = this._clock.now();
+    if (now - this.#onlineAt > STEADY_MS) {
       this.#failures = 0;
       this.#anotherToken = true;
     }
+    // The server may execute the `hello` of a lost connection late. It then moves the session to that connection, and closes
+    // this one as replaced. No other window has the session, so the client connects again.
+    const isReplacedByItself = code === REPLACED && now - this.#lostHelloAt < LATE_MS;
+    this.#lostHelloAt = this.#onlineAt === Infinity && opened && !refusal ? now : -Infinity;
     if (!opened) import("./sse.js").then(({ open }) => (openAny = open), () => {});
     this.#onlineAt = Infinity;
     this.#callbacks._lost();
@@ -305,7 +311,8 @@ export class Session {
       }
     }
     if (refusal) this.#hintMs = refusal.retryInMs;
-    if (isFinal(code)) this.#stop(code, detail);
+    if (isReplacedByItself) this.#wait("lost", detail);
+    else if (isFinal(code)) this.#stop(code, detail);
     else if (refusal && !refusal.retry) this.#stop(refusal.code, detail);
     else this.#wait(opened ? code : "unreachable", detail);
   }

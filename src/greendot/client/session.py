@@ -57,6 +57,7 @@ READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(version
 # `engine.stale_after_s` has the same default: after this time without Redis, the server marks presence as stale.
 AGED_S = 30.0
 STEADY_S = 5.0  # after a connection of this length, the number of failures starts again at 0
+LATE_S = 30.0  # time in which the server may still execute a hello of a lost connection
 
 log = logging.getLogger("greendot.client")
 
@@ -111,6 +112,7 @@ class Session:
         self._ageing: asyncio.TimerHandle | None = None  # marks presence as stale; runs while there is no link
         self._ahead_ms = 0.0  # server's time minus the monotonic time of this machine
         self._since = time.monotonic()  # monotonic time of the last state change
+        self._lost_hello_at = float("-inf")  # time when a connection was lost before the answer to its hello
         self._closing = False  # whether `close` was called
         self._bye = False  # argument `bye` of `close`
 
@@ -274,7 +276,7 @@ class Session:
             try:
                 async with self._connected() as link:
                     await link.lost()
-            except (ConnectionRefused, CommandRefused):
+            except CommandRefused:
                 raise
             except Exception as error:
                 self._check_curable(error)
@@ -286,6 +288,11 @@ class Session:
     def _check_curable(self, error: Exception) -> None:
         """Raise `error` if another attempt would fail in the same way."""
         match error:
+            # The server has executed the hello of a lost connection late: it moved the session to that connection.
+            case ConnectionRefused(code=Close.REPLACED) if time.monotonic() - self._lost_hello_at < LATE_S:
+                self._lost_hello_at = float("-inf")
+            case ConnectionRefused():
+                raise error
             case Disconnected(code=Close.TOKEN_EXPIRED) if isinstance(self._target.token, str):
                 # The server asks for a new token, but this client has only the expired one.
                 raise ConnectionRefused(error.code, error.reason) from None
@@ -360,6 +367,7 @@ class Session:
             self._retry_in_ms = error.retry_in_ms
             raise Disconnected(reason=str(error)) from error
         except BaseException:
+            self._lost_hello_at = time.monotonic()
             link.abort()
             await link.close()
             raise

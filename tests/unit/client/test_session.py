@@ -210,6 +210,22 @@ async def test_the_time_the_server_asks_for_is_given_to_it() -> None:
 # --- no reconnection ---
 
 
+@run
+async def test_a_session_that_moved_to_a_lost_connection_of_this_client_is_taken_back_once() -> None:
+    async with serving() as server, connected(server, backoff=AT_ONCE) as (me, peer):
+        peer.drop()
+        lost = await server.next()
+        await lost.next(Hello)
+        lost.drop()
+        peer, _ = await server.greet()
+        await state(me, "connected")
+        peer.close(4505, "session resumed elsewhere")  # the server has executed the lost hello
+        peer, _ = await server.greet()
+        await state(me, "connected")
+        peer.close(4505, "session resumed elsewhere")  # by another program
+        await state(me, "closed")
+
+
 @pytest.mark.parametrize("code", [4501, 4503, 4505])
 @run
 async def test_a_client_closed_by_the_server_stops_and_fails_all_pending_calls(code: int) -> None:

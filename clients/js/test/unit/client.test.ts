@@ -115,6 +115,23 @@ describe("coming back", () => {
     expect(client.state).toBe("connecting");
   });
 
+  test("a session that moved to a lost connection of this client is taken back, once", async () => {
+    const client = await online();
+    FakeSocket.last.end(1006);
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.open();
+    FakeSocket.last.end(1006); // after `hello`, before `welcome`
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.welcome({}, clock.now());
+    await clock.pass(29_000);
+    FakeSocket.last.end(4505); // the server has executed the lost `hello`
+    expect(client.connection).toMatchObject({ state: "waiting", reason: { code: "lost" } });
+    await clock.pass(client.reason!.retryInMs!);
+    FakeSocket.last.welcome({}, clock.now());
+    FakeSocket.last.end(4505); // another window
+    expect(client.connection).toMatchObject({ state: "closed", reason: { code: 4505 } });
+  });
+
   test("a server that does not answer the hello is given up after ten seconds", async () => {
     const client = made();
     client.connect();

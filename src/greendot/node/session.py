@@ -85,7 +85,7 @@ class Session:
         self.client = client
         self.connection: Connection | None = None  # None while the session lingers
         self.ref = _NO_EPOCH  # current epoch of the session; set with its first connection
-        self.confirmed = False  # whether the engine has confirmed this epoch
+        self.confirmed = False  # whether the engine has confirmed this epoch; False again if it may have lost the end
         self.idle = False
         self.active_at = 0.0  # monotonic seconds of the last activity
         self.connected_at = 0  # milliseconds UTC of the latest connection
@@ -107,6 +107,11 @@ class Session:
     def is_over(self, now: float) -> bool:
         """Return whether the grace is over, although the end may not be written yet. `now` in monotonic seconds."""
         return self.connection is None and self.leaving is not None and not self.leaving.since(now)[0]
+
+    def set_grace(self, now: float, seconds: float) -> None:
+        """Let the grace end `seconds` after `now` (monotonic seconds)."""
+        _, silent_ms = (self.leaving or Disconnection(now, 0, 0)).since(now)
+        self.leaving = Disconnection(now, round(seconds * 1000), silent_ms)
 
 
 class ForeignProtocol(Protocol):

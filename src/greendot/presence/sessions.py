@@ -506,20 +506,16 @@ class SessionService:
         hello. If the session still has its old connection, only set `held_until`. When the old connection ends, `lost`
         reads `held_until` and prolongs the grace, unless the grace is 0.
         """
-        now = self._timers.now()
         if session.connection is not None:
-            session.held_until = now + seconds
+            session.held_until = self._timers.now() + seconds
             return
-        _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
-        session.leaving = Disconnection(now, round((seconds + self._periods.graces.lost) * 1000), silent_ms)
+        session.set_grace(self._timers.now(), seconds + self._periods.graces.lost)
         self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def end(self, session: Session) -> None:
         """End a lingering session now."""
         if session.connection is None:
-            now = self._timers.now()
-            _, silent_ms = (session.leaving or Disconnection(now, 0, 0)).since(now)
-            session.leaving = Disconnection(now, 0, silent_ms)
+            session.set_grace(self._timers.now(), 0)
             self._tasks.spawn_brief(self._linger(session, session.ref))
 
     def moved(self, session: Session) -> None:
@@ -531,7 +527,13 @@ class SessionService:
 
     def _linger_over(self, session: Session) -> None:
         session.leave_timer = None
-        self._tasks.spawn_brief(self._leave(session, session.ref))
+        is_deadline_doubtful = not session.confirmed or self._engine.is_restoring(*session.key)
+        if is_deadline_doubtful and session.is_over(self._timers.now()):
+            # A leave ends a session only after the deadline that a linger has written. After a loss, the engine may
+            # have an older record of the session, without this deadline.
+            self.end(session)
+        else:
+            self._tasks.spawn_brief(self._leave(session, session.ref))
 
     async def _leave(self, session: Session, ref: SessionEpoch) -> None:
         if not await self._may_write(session, ref):
@@ -541,10 +543,8 @@ class SessionService:
         except EngineUnavailable:
             if session.ref is not ref or session.leaving is None:
                 return
-            # Retry with a linger of length 0. A leave ends a session only after the deadline that a linger has written,
-            # and the engine may have lost this deadline. If the session has already ended, the linger changes nothing.
-            now = self._timers.now()
-            session.leaving = Disconnection(now, 0, session.leaving.since(now)[1])
+            # Retry with a linger of length 0 (see `_linger_over`). If the session has ended, it changes nothing.
+            session.set_grace(self._timers.now(), 0)
             self._later(self._linger_again, session)
             return
         self._remains(session, ref, remaining)
@@ -572,10 +572,10 @@ class SessionService:
         if self._registry.sessions.get(session.id) is not session:
             return
         manual = self._statuses.learnt(session.key, manual)
-        leaving = session.leaving if session.connection is None else None
-        if leaving is not None and not leaving.since(self._timers.now())[0]:
+        if session.is_over(self._timers.now()):
             # The grace is over, and `_linger` or `_leave` writes the end. Until then, the engine may show the session
             # with an old status: after a failover, a Redis replica has older records. So write only the status.
+            session.confirmed = False  # see `_linger_over`
             await self._engine.set_status(*session.key, manual)
             return
         if session.ref.incarnation != self.incarnation:

@@ -510,6 +510,13 @@ async def test_a_session_that_lingers_is_restored_with_the_rest_of_its_grace(par
     assert service.ended == [session]
 
 
+async def bring_back(parts: NodeParts, session: Session) -> None:
+    """Lose the records of the engine, except an older one of this session, in which it is connected."""
+    parts.engine.lose()
+    await MemoryEngine.touch(parts.engine, *session.key, session.ref, session.device, False, None)
+    await MemoryEngine.set_status(parts.engine, *session.key, ManualStatus())
+
+
 @in_virtual_time
 async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -> None:
     service = Service(parts)
@@ -525,17 +532,47 @@ async def test_a_session_whose_grace_is_over_is_not_restored(parts: NodeParts) -
 async def test_an_ended_session_that_older_data_bring_back_does_not_show_an_invisible_user(parts: NodeParts) -> None:
     service = Service(parts)
     client = await service.enter()
-    ref = client.session.ref
     session = service.lose(client)
     parts.engine.away = {"leave"}
     await pass_time(LOST_S + SHORTLY_S)
-    parts.engine.lose()  # the data are from before the user became invisible
-    await MemoryEngine.touch(parts.engine, "default", "ann", ref, "phone", False, None)
-    await MemoryEngine.set_status(parts.engine, "default", "ann", ManualStatus())
+    await bring_back(parts, session)  # the data are from before the user became invisible
     await parts.store.put_status("default", "ann", ManualStatus("invisible"))
     assert await parts.states("ann") == ["online"]
     await service.restore(session)
     assert await parts.states("ann") == ["offline"]
+
+
+@in_virtual_time
+async def test_a_session_whose_grace_ends_during_a_loss_ends_although_older_data_bring_it_back(
+    parts: NodeParts,
+) -> None:
+    """The older record has no deadline, so a leave would not end the session."""
+    service = Service(parts)
+    client = await service.enter()
+    session = service.lose(client)
+    await pass_time(LOST_S - SHORTLY_S)
+    await bring_back(parts, session)
+    parts.engine.restoring = True
+    await pass_time(2 * SHORTLY_S)
+    parts.engine.restoring = False  # before all nodes have noticed the loss
+    await pass_time(NOTICED_S)
+    assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
+async def test_a_session_whose_grace_was_over_during_a_loss_ends_although_its_timer_is_late(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    async with held(parts.engine, "linger", "after") as lingering:
+        session = service.lose(client)
+        await lingering.reached()
+        await pass_time(LOST_S / 2)  # the timer starts only with the answer
+    await pass_time(LOST_S / 2 + SHORTLY_S)
+    await bring_back(parts, session)
+    await service.restore(session)
+    assert (service.ended, await parts.states("ann")) == ([], ["online"])
+    await pass_time(LOST_S / 2)
+    assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
 
 
 @in_virtual_time

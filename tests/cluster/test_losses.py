@@ -15,6 +15,7 @@ from greendot.engine.redis import keys, losses
 from greendot.engine.redis.partitions import Partitions
 from greendot.engine.redis.primary import Primary
 from greendot.errors import EngineUnavailable
+from greendot.node.needed_nodes import live_nodes, nodes_of_user
 from greendot.testing import hold
 from hosts import RedisNode
 from redis_servers import RedisProcess
@@ -86,6 +87,14 @@ async def test_a_read_finds_the_loss_and_answers_are_stale_until_all_nodes_have_
         assert not await is_stale(first, "bob")
         assert not await is_stale(second, "ann")
         assert await state(first, "bob") == await state(second, "ann") == "online"
+
+
+async def test_just_after_a_loss_all_nodes_that_lived_before_must_confirm_changes(redis: RedisProcess) -> None:
+    async with two(redis) as (first, second):
+        both = {node.engine.lives.incarnation for node in (first, second)}
+        assert await live_nodes(first.engine) == both
+        assert not first.engine.is_restoring(TENANT, "bob"), "no node can have noticed the loss yet"
+        assert await nodes_of_user(first.engine, TENANT, "bob") == both
 
 
 async def set_time(seconds: float, since_ms: int, *nodes: RedisNode) -> None:

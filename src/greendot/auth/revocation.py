@@ -29,6 +29,7 @@ from greendot.node.batching import BatchedReads
 from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
+from greendot.node.needed_nodes import live_nodes, nodes_of_user
 from greendot.node.session import Session
 from greendot.store.restrictions import FOREVER, RestrictionKind
 from greendot.store.revocations import RevocationStore
@@ -173,11 +174,11 @@ class RevocationService:
         """Apply an entry of the store here and on all nodes, as `revoke` does."""
         self._learn(kept)
         closed = await self._close_all([kept])
-        live = {info.node for info in await self._engine.nodes() if info.state == "live"}
+        live = await live_nodes(self._engine)
         whose = kept.value if kept.kind in _OF_USERS else user
         needed = live
         if whose is not None:
-            needed = {entry.node for entry in await self._engine.sessions(kept.tenant, whose)}
+            needed = await nodes_of_user(self._engine, kept.tenant, whose)
         here = self._rpc.name()
         for node in live - needed - {here}:
             # A session of the user may be moving to this node.

@@ -27,6 +27,7 @@ from greendot.ids import new_message_id
 from greendot.limits.rate_limits import RateLimits
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.context import NodeContext
+from greendot.node.needed_nodes import nodes_of_user
 from greendot.node.session import Connection, Session
 from greendot.presence.profile_model import Profile
 from greendot.presence.profiles import ProfileService
@@ -353,7 +354,7 @@ class RoomMessages:
         self._context.recorder.member("member removed", tenant, room.room, user)
         now = await self._store.room(tenant, room.room)  # the room may have been closed since the caller read it
         if now is None or not now.open:
-            nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
+            nodes = await nodes_of_user(self._engine, tenant, user)
             reason = "removed by the app"
             await self._rpc.call(
                 nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)

@@ -10,6 +10,7 @@ from greendot.auth.revocation import RevocationService
 from greendot.engine.messages import MemberRemoved, MembersChanged, Topic
 from greendot.engine.port import Engine
 from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.needed_nodes import nodes_of_user
 from greendot.rooms.members import BANNED
 from greendot.store.audit import AuditNote
 from greendot.store.port import Store
@@ -50,7 +51,7 @@ class RestrictionService:
         if kind == "mute":
             self._engine.typing_stop(tenant, room, user)
         else:
-            nodes = {entry.node for entry in await self._engine.sessions(tenant, user)}
+            nodes = await nodes_of_user(self._engine, tenant, user)
             await self._rpc.call(nodes, lambda asker, number: MemberRemoved(tenant, room, user, BANNED, asker, number))
         return True
 

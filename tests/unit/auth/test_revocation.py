@@ -11,6 +11,7 @@ from greendot.auth.model import EVERY_TENANT, Revocation, RevocationKind
 from greendot.auth.revocation import EVERY_ALONE_S, EVERY_S, FRESH_S, RevocationService
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Acknowledged, Revoked, Topic
+from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, TokenError, TokenRevoked
 from greendot.node.cluster_rpc import WITHIN_S, ClusterRpc
 from greendot.node.session import Session
@@ -165,6 +166,35 @@ async def test_a_node_that_does_not_answer_makes_the_revocation_unsure(parts: No
     assert round(parts.clock.monotonic() - began, 1) == WITHIN_S
     assert await here.closed() == Close.REVOKED
     assert not await service.is_admitted("ann", age_s=60)
+
+
+@in_virtual_time
+async def test_after_a_loss_in_the_engine_a_revocation_waits_for_all_nodes_that_lived_before(parts: NodeParts) -> None:
+    service = Service(parts)
+    await elsewhere(parts, "ann")
+    parts.engine.lose()
+    parts.engine.restoring = True
+    async with under_way(service.revoke(service.revocation("ann"))) as revoking:
+        (message,) = parts.engine.sent_to(OTHER)
+        assert isinstance(message, Revoked)
+        assert (message.asker, revoking.done()) == (parts.incarnation, False)
+        parts.engine.publish(Topic("node", "", parts.incarnation), Acknowledged(message.number, OTHER, 1))
+    assert await revoking == 1
+
+
+@in_virtual_time
+async def test_a_revoked_tenant_waits_for_nodes_whose_entries_the_engine_has_lost(
+    parts: NodeParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(parts)
+    parts.engine.other_node(OTHER)
+
+    async def nodes() -> list[NodeInfo]:
+        return []
+
+    monkeypatch.setattr(parts.engine, "nodes", nodes)
+    with pytest.raises(EngineUnavailable, match=OTHER):
+        await service.revoke(service.revocation("default", "tenant"))
 
 
 # --- revocations by other nodes ---

@@ -9,6 +9,7 @@ import pytest
 from msgspec import Raw
 
 from greendot.engine.messages import Deliver, MemberRemoved, MembersChanged, Topic
+from greendot.engine.results import NodeInfo
 from greendot.errors import EngineUnavailable, Refused, StaleMembers, StoreUnavailable
 from greendot.node.cluster_rpc import WITHIN_S
 from greendot.protocol.codes import Err
@@ -228,6 +229,19 @@ async def test_a_removal_returns_when_the_nodes_of_the_member_have_acted_on_it(p
     with pytest.raises(EngineUnavailable):
         await parts.messages.remove_member(TENANT, room, "bob")
     assert parts.now() - began == pytest.approx(WITHIN_S, abs=0.01)
+
+
+@in_virtual_time
+async def test_after_a_loss_in_the_engine_a_removal_waits_for_nodes_whose_sessions_may_be_missing(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await parts.room("lobby", "bob")
+    room = await parts.store.room(TENANT, "lobby")
+    assert room is not None
+    parts.engine.others.append(NodeInfo("other", "live", None, None))
+    monkeypatch.setattr(parts.engine, "is_restoring", lambda tenant, name: True)
+    with pytest.raises(EngineUnavailable, match="other"):
+        await parts.messages.remove_member(TENANT, room, "bob")
 
 
 @in_virtual_time

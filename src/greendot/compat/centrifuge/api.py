@@ -39,6 +39,7 @@ from greendot.engine.messages import Deliver, MemberRemoved, RoomOrder, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable, Unstorable
 from greendot.ids import incarnation_of, new_message_id, valid_id
 from greendot.node.cluster_rpc import ClusterRpc
+from greendot.node.needed_nodes import nodes_of_user
 from greendot.protocol.cluster import ListenedQuery
 from greendot.protocol.codec import MAX_FRAME, encode_event
 from greendot.protocol.codes import Close
@@ -146,7 +147,7 @@ class ServerApi:
             return Empty()
         # Native clients follow no orders.
         place = self._channels.place(tenant, asked.channel)
-        nodes = {entry.node for entry in await self._engine.sessions(tenant, asked.user)}
+        nodes = await nodes_of_user(self._engine, tenant, asked.user)
         why = "unsubscribed by the server"
         await self._more.rpc.call(
             nodes, lambda asker, number: MemberRemoved(tenant, place.room, asked.user, why, asker, number)
@@ -157,7 +158,7 @@ class ServerApi:
         place = self._channels.place(tenant, asked.channel)
         only = asked.client or asked.session
         order = RoomOrder(tenant, asked.user, place.room, only, join)
-        nodes = {entry.node for entry in await self._engine.sessions(tenant, asked.user)}
+        nodes = await nodes_of_user(self._engine, tenant, asked.user)
         for node in {incarnation_of(only)} & nodes if only else nodes:
             self._engine.publish(Topic("node", "", node), order)
 

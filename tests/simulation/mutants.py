@@ -202,7 +202,7 @@ def _auto(self: StatusService, key: Any, manual: Any) -> Any:
     return type(manual)()
 
 
-def _always_new(shown: Any, read: Any, settled: bool) -> Any:
+def _always_new(shown: Any, read: Any, *, keeps: bool) -> Any:
     """Show what was read, with its own version."""
     return read
 

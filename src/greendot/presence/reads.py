@@ -204,13 +204,27 @@ class PresenceReads:
             return project(user, found, own=True)
         if user not in allowed:
             return unknown_presence(user)
-        sight = self._visibility.see(session.tenant, session.user, user)
+        tenant = session.tenant
+        sight = self._visibility.see(tenant, session.user, user)
         if sight == "hidden":
             return self._hidden(session, user)
         if isinstance(found, WatchedUser):
             return self._snapshot(found, session)
-        shown = project(user, found)
+        shown = project(user, self._newest(tenant, user, found))
         return shown if sight == "full" else without_last_seen(shown)
+
+    def _newest(self, tenant: str, user: str, found: Snapshot) -> Snapshot:
+        """Return the snapshot; if this node's copy of a watched user is newer, return the snapshot with this copy.
+
+        The session may have got the state of the copy already. It may have changed after the read. Or the engine has
+        lost it, and has an older one with which the user looks the same to others, such as an invisible user. The
+        engine may also have forgotten the user on purpose. The version is then 0, and the snapshot stays as it is.
+        """
+        watched = self._watched.get(Topic("watch", tenant, user))
+        if watched is None or not 0 < found.visible.version < watched.visible.version:
+            return found
+        name, stale = watched.name or found.name, found.stale or watched.stale
+        return found._replace(visible=watched.visible, name=name, devices=watched.devices, stale=stale)
 
     def _may_see(self, session: Session, user: str) -> bool:
         return self._visibility.see(session.tenant, session.user, user) != "hidden"

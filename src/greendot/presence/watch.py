@@ -275,7 +275,7 @@ class WatchService:
             watched.name, watched.devices = change.name or watched.name, change.devices
         visible = change.visible
         if not visible.version:  # the user was restored after a loss, and has not been visible since then
-            visible = _newer(watched.visible, visible, settled=False)
+            visible = _newer(watched.visible, visible, keeps=_same(visible, watched.visible))
         if visible.version > watched.visible.version:
             self._show(watched, visible, anyway=was_stale)
         if change.own.version > watched.own.version:
@@ -493,8 +493,11 @@ class WatchService:
         was_stale, watched.stale = watched.stale, False
         if snapshot.visible.version >= watched.visible.version or not settled:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
-        self._show(watched, _newer(watched.visible, snapshot.visible, settled), anyway=was_stale)
-        self._show_own(watched, _newer(watched.own, snapshot.own, settled), anyway=was_stale)
+        visible, own = snapshot.visible, snapshot.own
+        visible = _newer(watched.visible, visible, keeps=settled or _same(visible, watched.visible))
+        own = _newer(watched.own, own, keeps=settled or _same_own(own, watched.own))
+        self._show(watched, visible, anyway=was_stale)
+        self._show_own(watched, own, anyway=was_stale)
         if was_stale:
             self._hidden_watchers.redeliver(watched)
 
@@ -533,10 +536,15 @@ def _same_own(one: VisibleState, other: VisibleState) -> bool:
     return _same(one, other) and (one.status, one.until) == (other.status, other.until)
 
 
-def _newer(shown: VisibleState, read: VisibleState, settled: bool) -> VisibleState:
+def _newer(shown: VisibleState, read: VisibleState, *, keeps: bool) -> VisibleState:
+    """Return the state that was read if it is not older, and otherwise the shown state if `keeps` is True.
+
+    Pass True if nobody who gets the state would see a difference. An invisible user would otherwise get a new version
+    that a user who is really offline does not get, because only the `status` of the two differs.
+    """
     if read.version >= shown.version:
         return read
-    if settled or _same_own(shown, read):
+    if keeps:
         return shown
     # Clients ignore older versions: the state that was read gets a newer version.
     return structs.replace(read, version=shown.version + 1)

@@ -8,12 +8,14 @@ import pytest
 
 from greendot.app.node import Node
 from greendot.engine.messages import Part, Topic
+from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable
 from greendot.node.subscriptions import UNHEARD_S
 from greendot.node.time_slices import TimeSlices
 from greendot.presence.last_seen import CACHED_S
 from greendot.presence.model import ManualStatus
 from greendot.presence.reads import watchable
+from greendot.protocol.events import Status
 from unit.node_parts import Client, Frame, NodeParts, entries_of, held, in_virtual_time, pass_time, under_way
 
 BOB = ("default", "bob")
@@ -166,6 +168,59 @@ async def test_a_stale_answer_is_replaced_by_sessions_here(parts: NodeParts) -> 
     parts.engine.restoring = True
     found = await read(node, ann, "bob", "zoe")
     assert [(entry["state"], entry["stale"]) for entry in found] == [("online", True), ("offline", True)]
+
+
+@in_virtual_time
+async def test_a_reply_is_not_older_than_a_change_that_was_sent_while_the_engine_was_read(parts: NodeParts) -> None:
+    node, ann, bob = await parts.whole(), parts.session("ann"), await parts.online("bob")
+    await node.watching.watch(ann.connection, ann.session, ["bob"])
+    async with held(parts.engine, "read", "after") as reading, under_way(read(node, ann, "bob")) as reply:
+        await reading.reached()
+        await pass_time(1)  # for another version
+        await parts.engine.touch(*BOB, bob.session.ref, "phone", True, None)
+        (event,) = await ann.events("presence.changed")
+        reading.release()
+    (entry,) = await reply
+    assert (entry["state"], entry["version"]) == ("idle", event["version"])
+
+
+@pytest.mark.parametrize("status", ["auto", "invisible"])
+@in_virtual_time
+async def test_a_reply_is_not_older_than_what_watchers_saw_before_the_engine_lost_it(
+    parts: NodeParts, status: Status
+) -> None:
+    node, ann, bob = await parts.whole(), parts.session("ann"), await parts.online("bob", name="Bob")
+    await parts.engine.linger(*BOB, bob.session.ref, 0, 0)
+    older = dict(parts.engine._seen)
+    await pass_time(9)
+    bob = await parts.online("bob", name="Bob")
+    await node.watching.watch(ann.connection, ann.session, ["bob"])
+    manual = ManualStatus(status, rev=1)
+    if status == "invisible":
+        await parts.engine.set_status(*BOB, manual)
+    else:
+        await parts.engine.linger(*BOB, bob.session.ref, 0, 0)
+    (event,) = await ann.events("presence.changed")
+    parts.engine.lose()
+    parts.engine._seen.update(older)
+    if status == "invisible":
+        await parts.engine.restore(*BOB, bob.session.ref, Known("phone", False, "Bob", 0, manual))
+    await node.watching.resync(Part(), intact=False)
+    (entry,) = await read(node, ann, "bob")
+    assert entry == event | {"devices": []}
+    assert (entry["state"], await ann.events("presence.changed")) == ("offline", [])
+
+
+@in_virtual_time
+async def test_a_user_whom_the_engine_has_forgotten_looks_unknown_although_watchers_saw_the_user(
+    parts: NodeParts,
+) -> None:
+    node, ann = await parts.whole(), parts.session("ann")
+    await parts.online("bob")
+    await node.watching.watch(ann.connection, ann.session, ["bob"])
+    parts.engine.lose()
+    (entry,) = await read(node, ann, "bob")
+    assert looks_unknown(entry)
 
 
 @in_virtual_time

@@ -10,6 +10,7 @@ from msgspec import structs
 from greendot.app.node import Node
 from greendot.engine.memory import MemoryEngine
 from greendot.engine.messages import Part, Topic
+from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.subscriptions import UNHEARD_S
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
@@ -352,6 +353,23 @@ async def test_an_older_version_is_the_truth_only_after_a_loss_and_gets_a_versio
     await service.resync(Part(), intact=False)
     (told,) = await ann.events()
     assert (told["state"], told["version"]) == ("online", ahead + 1)
+
+
+@in_virtual_time
+async def test_after_a_loss_an_invisible_user_looks_like_an_offline_one_still(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    bob, eve = await parts.online("bob"), await parts.online("eve")
+    await watch(service, ann, "bob", "eve")
+    invisible = ManualStatus("invisible", rev=1)
+    await parts.engine.set_status("default", "bob", invisible)
+    await leave(parts, eve)
+    before = await watch(service, ann, "bob", "eve")
+    parts.engine.lose()
+    known = Known("phone", False, None, 0, invisible)
+    await parts.engine.restore("default", "bob", bob.session.ref, known)
+    await service.resync(Part(), intact=False)
+    assert await watch(service, ann, "bob", "eve") == before
+    assert {(entry["state"], entry["last_seen"] is None) for entry in before} == {("offline", False)}
 
 
 @in_virtual_time

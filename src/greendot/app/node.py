@@ -265,26 +265,26 @@ class Node:
 
     def _set_appliers(self) -> None:
         """Connect the services that apply changes of users, announced by any node."""
-        updates, withdraw = self.visibility_updates, self.rooms.signals.withdraw
+        updates = self.visibility_updates
         updates.appliers = {
             "status": self._apply_invisible,
-            "signals": withdraw,
+            "signals": self.rooms.withdraw,
             "mode": self.presence_modes.apply,
         }
-        updates.unused.append(withdraw)
+        updates.unused.append(self.rooms.signals.withdraw)
         updates.refreshers.append(self.presence_modes.refresh)
         self.statuses.confirm = self._confirm_invisible
 
     async def _apply_invisible(self, key: Key) -> None:
         await self.statuses.apply(key)
         await self.watching.refresh(key)  # the change of the user's state may come later than this announcement
-        await self.rooms.signals.withdraw(key)
+        await self.rooms.withdraw(key)
 
     async def _confirm_invisible(self, key: Key) -> None:
-        """Return when every node knows that the user is invisible, and no signal of the user waits anywhere.
+        """Return when every node knows that the user is invisible, and shows no signal or typing of the user.
 
-        A node may publish a signal before it applies the change, to a node that has applied it. After the first round
-        all such signals are published. In the second round they are dropped.
+        A node may publish a signal or a start of typing before it applies the change, to a node that has applied it.
+        After the first round all of these are published. In the second round they are dropped.
         """
         tenant, user = key
         if await self.visibility_updates.publish(tenant, user, "status") > 1:

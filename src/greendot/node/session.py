@@ -72,6 +72,7 @@ class Session:
         "state_at",
         "status_as_of",
         "tenant",
+        "typed",
         "unstored",
         "user",
     )
@@ -101,6 +102,7 @@ class Session:
         self.rooms: set[str] | None = None  # rooms of the session, also while it lingers; made on first use
         self.rules = NO_RULES  # rate limits of its tenant, set by hello
         self.state_at = 0.0  # monotonic seconds of the last change between idle and active
+        self.typed: set[str] | None = None  # rooms in which the client typed since it joined them, on any connection
         self.unstored: set[str] | None = None  # rooms of a foreign protocol, which need not exist in the store
         self.status_as_of = -1  # `VisibilityFreshness.doubts` when `manual` was last read; -1: not certain
 
@@ -158,7 +160,6 @@ class Connection(SocketConnection):
         "session",
         "tally",
         "token",
-        "typed",
         "waiting",
         "watches",
     )
@@ -177,7 +178,6 @@ class Connection(SocketConnection):
         # Subscriptions last as long as the connection. Sets are made on first use: few connections need all.
         self.rooms: set[str] | None = None
         self.watches: set[str] | None = None
-        self.typed: set[str] | None = None  # rooms in which the client typed since it joined them
         self.gets_inbox = False  # whether new entries of the user's inbox are sent
         self.ended_by: tuple[EndCause, int] | None = None  # cause and code of the end, kept until the cleanup
 

@@ -57,7 +57,7 @@ class RoomCommands:
         check_may_send(session)
         room = command.room
         return self._in_room(
-            connection, room, self._rate_limits.typing, lambda: self._rooms.start_typing(connection, session, room)
+            connection, room, self._rate_limits.typing, lambda: self._rooms.start_typing(session, room)
         )
 
     def _typing_stop(self, connection: Connection, session: Session, command: wire.TypingStop) -> Result:

@@ -41,6 +41,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import RoomMessage, TypingTimes
 from greendot.protocol.replies import JoinReply, PresentReply, RoomEntry, RoomsReply
 from greendot.rooms.delivery import RoomDelivery
+from greendot.rooms.hidden_typing import HiddenTyping
 from greendot.rooms.listeners import RoomListeners
 from greendot.rooms.local_room import LocalRoom
 from greendot.rooms.member_updates import MemberUpdates
@@ -108,9 +109,9 @@ class RoomService:
         profiles.consumers.append(self.people)
         self._limits = limits
         self.signals = RoomSignals(context, visibility)
-        session_rooms.statuses.listeners.append(self._status_changed)
         self.reactions: dict[str, int] = dict.fromkeys(REACTING, 0)  # records written by this node, by operation
         self._local = Subscriptions(engine, context, self._make, self._read, self._dropped)
+        self._hidden_typing = HiddenTyping(engine, session_rooms.statuses, context, self._local, limits.typing.hold_ms)
         self.listeners = RoomListeners(self._local, lambda local: self.member_updates.check(local))
         self.mutes = RoomMutes(context, self._local, tenant_mute)
         self.membership = RoomMembers(store, context, self._local, self._created, self.mutes.room_changed)
@@ -308,7 +309,7 @@ class RoomService:
         connection.rooms.discard(room)
         self._context.recorder.left(session, room)
         self._session_rooms.exit(session, room)
-        self._silence(connection, session, room)
+        self._silence(session, room)
         self._local.detach(Topic("room", session.tenant, room), connection)
 
     def forget(self, connection: Connection, *, said_bye: bool) -> None:
@@ -328,11 +329,11 @@ class RoomService:
             self._session_rooms.keep(session, connection.rooms or ())
 
     def hush(self, connection: Connection) -> None:
-        """Stop the typing that this connection started, in every room."""
+        """Stop the typing that the session of this connection started, in every room."""
         session = connection.session
         if session is not None:
-            for room in [*(connection.typed or ())]:
-                self._silence(connection, session, room)
+            for room in [*(session.typed or ())]:
+                self._silence(session, room)
 
     async def present_page(self, topic: Topic, reader: str | None, after: str | None, limit: int) -> PresentReply:
         """Return a page of occupants as `present` does, with their names and info."""
@@ -401,20 +402,19 @@ class RoomService:
 
     # --- typing ---
 
-    def start_typing(self, connection: Connection, session: Session, room: str) -> None:
+    def start_typing(self, session: Session, room: str) -> None:
         if self._session_rooms.statuses.is_invisible(session.key):
             return
-        if connection.typed is None:
-            connection.typed = set()
-        connection.typed.add(room)
+        if session.typed is None:
+            session.typed = set()
+        session.typed.add(room)
         self._context.recorder.typed(session, room, on=True)
         self._engine.typing_start(session.tenant, room, session.user, self.profiles.name_of(session))
 
-    def _status_changed(self, key: Key) -> None:
-        """Stop the typing of all devices of a user who has become invisible."""
-        if self._session_rooms.statuses.is_invisible(key):
-            for connection in self._context.registry.connections_of(*key):
-                self.hush(connection)
+    async def withdraw(self, key: Key) -> None:
+        """Drop signals and stop typing of a user who has become invisible. On return, others get none of them."""
+        await self.signals.withdraw(key)
+        await self._hidden_typing.withdraw(key)
 
     def check_may_speak(self, session: Session, room: str) -> None:
         """Raise Refused if the user of a joined session may only read, as far as this node knows."""
@@ -429,9 +429,9 @@ class RoomService:
     def stop_typing(self, session: Session, room: str) -> None:
         self._engine.typing_stop(session.tenant, room, session.user)
 
-    def _silence(self, connection: Connection, session: Session, room: str) -> None:
-        if connection.typed is not None and room in connection.typed:
-            connection.typed.discard(room)
+    def _silence(self, session: Session, room: str) -> None:
+        if session.typed is not None and room in session.typed:
+            session.typed.discard(room)
             self.stop_typing(session, room)
 
     # --- from the bus ---
@@ -557,7 +557,8 @@ class RoomService:
     def _make(self, channel: Channel) -> LocalRoom:
         limits, session_rooms = self._limits, self._session_rooms
         visibility, profiles = self._visibility, self.profiles
-        typing = RoomTyping(channel, self._context, visibility, profiles, limits.large, limits.typing.hold_ms)
+        hidden, hold_ms = self._hidden_typing, limits.typing.hold_ms
+        typing = RoomTyping(channel, self._context, visibility, profiles, hidden, limits.large, hold_ms)
         present = RoomOccupancy(channel, self._context, self._engine, session_rooms, visibility, profiles, limits.large)
         return LocalRoom(channel, typing, present)
 

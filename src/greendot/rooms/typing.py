@@ -19,6 +19,7 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 from greendot.rooms.announcer import RoomAnnouncer
+from greendot.rooms.hidden_typing import HiddenTyping
 from greendot.rooms.typing_model import Typist
 from greendot.visibility.cache import VisibilityCache
 
@@ -35,7 +36,7 @@ class _Entry(NamedTuple):
 class RoomTyping(RoomAnnouncer):
     """Typists of one room that has listeners on this node."""
 
-    __slots__ = ("_entries", "_ttl_ms", "_unknown")
+    __slots__ = ("_entries", "_hidden", "_ttl_ms", "_unknown")
 
     ROLE, LAPSES = "typing", True
 
@@ -45,14 +46,16 @@ class RoomTyping(RoomAnnouncer):
         context: NodeContext,
         visibility: VisibilityCache,
         profiles: ProfileService,
+        hidden: HiddenTyping,
         large: int,
         ttl_ms: int,
     ) -> None:
         entries = dict[str, _Entry]()
         super().__init__(channel, context, visibility, profiles, large, entries.keys)
+        self._hidden = hidden
         self._ttl_ms = ttl_ms
         self._entries = entries
-        self._unknown: dict[str, Typing] = {}  # last start of each typist whose visibility is being looked up
+        self._unknown: dict[str, Typing] = {}  # last start of each typist who is being looked up
 
     def seed(self, typists: Iterable[Typist]) -> None:
         """Add the typists that the engine listed when this node opened the room.
@@ -60,7 +63,9 @@ class RoomTyping(RoomAnnouncer):
         Skip typists whom this node already knows: their starts, which came over the bus, are newer than the list.
         """
         for user, name, remaining in typists:
-            if user not in self._entries:
+            if user not in self._entries and self._hidden.is_doubtful((self._tenant, user)):
+                self.receive(Typing(user, name, remaining))
+            elif user not in self._entries:
                 self._hold(user, name, remaining)
 
     def resync(self, typists: Iterable[Typist]) -> None:
@@ -85,8 +90,11 @@ class RoomTyping(RoomAnnouncer):
                 self._context.tasks.spawn(self._learn(typing.user))
             self._unknown[typing.user] = typing
 
+    def _is_known(self, user: str) -> bool:
+        return not self._hidden.is_doubtful((self._tenant, user)) and super()._is_known(user)
+
     async def _learn(self, user: str) -> None:
-        is_known = await self._look_up([user])
+        is_known = await self._look_up([user]) and await self._hidden.is_newer(self._channel.topic, user)
         typing = self._unknown.pop(user, None)
         # None: the typist stopped, or the room closed. After a failed lookup, the next repeated start tries again.
         if is_known and typing is not None:

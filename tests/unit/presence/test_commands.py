@@ -60,6 +60,23 @@ async def test_a_user_who_becomes_invisible_is_hushed_on_that_connection_after_i
     assert table.hidden == [ann.connection]
 
 
+@pytest.mark.parametrize("announcement", ["status", "signals"])
+@in_virtual_time
+async def test_each_announcement_of_an_invisible_user_ends_typing_whose_stop_is_late(
+    parts: NodeParts, announcement: str
+) -> None:
+    """A node may publish a start until it knows the status, so the second announcement ends typing again."""
+    node = await parts.whole()
+    await parts.store.put_room("default", "lobby", open=True)
+    bob = await parts.greeted("bob")
+    await bob.ask(type="room.join", room="lobby")
+    parts.engine.typing_start("default", "lobby", "ann", None)
+    assert [event["user"] for event in await bob.events("typing.started")] == ["ann"]
+    parts.engine._topics.clear()  # the stop is still on its way
+    await node.visibility_updates.appliers[announcement](("default", "ann"))
+    assert [event["user"] for event in await bob.events("typing.stopped")] == ["ann"]
+
+
 @in_virtual_time
 async def test_watch_and_presence_get_are_charged_for_every_user_from_one_limit(parts: NodeParts) -> None:
     await parts.whole(**LIMITS)

@@ -170,7 +170,7 @@ async def test_a_message_ends_the_typing_of_its_author(parts: Parts) -> None:
     ann, bob = await parts.connect("ann"), await parts.connect("bob")
     await parts.join(ann, "lobby")
     await parts.join(bob, "lobby")
-    parts.rooms.start_typing(ann, ann.session, "lobby")
+    parts.rooms.start_typing(ann.session, "lobby")
     await send(parts, ann)
     await parts.settle()
     assert [frame["type"] for frame in bob.take()] == ["typing.started", "typing.stopped", "room.message"]

@@ -6,8 +6,6 @@ For the hold time of typing it doubts each start of such a user, and asks the en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from greendot.engine.messages import Topic, Typing
 from greendot.engine.port import Engine
 from greendot.errors import EngineUnavailable
@@ -15,9 +13,7 @@ from greendot.ids import Key
 from greendot.node.context import NodeContext
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.status import StatusService
-
-if TYPE_CHECKING:
-    from greendot.rooms.local_room import LocalRoom
+from greendot.rooms.local_room import LocalRoom
 
 
 class HiddenTyping:

@@ -8,9 +8,10 @@ The bus is the part of the engine that carries each start and stop to the nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from greendot.engine.messages import Typing
+from greendot.engine.messages import Topic, Typing
+from greendot.ids import Key
 from greendot.node.channel import Channel, RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.timer_model import Timer
@@ -19,13 +20,19 @@ from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Event, TypingCount, TypingStarted, TypingStopped
 from greendot.protocol.replies import Typer
 from greendot.rooms.announcer import RoomAnnouncer
-from greendot.rooms.hidden_typing import HiddenTyping
 from greendot.rooms.typing_model import Typist
 from greendot.visibility.cache import VisibilityCache
 
 # In a large room, clients get the number of typists. Clients drop the number after `ttl_ms`. While users type, the
 # number is sent again after this fraction of `ttl_ms`.
 REPEAT_COUNT = 0.4
+
+
+class HiddenTypists(Protocol):
+    """Users who have become invisible a moment ago (`rooms.hidden_typing`)."""
+
+    def is_doubtful(self, key: Key) -> bool: ...
+    async def is_newer(self, topic: Topic, user: str) -> bool: ...
 
 
 class _Entry(NamedTuple):
@@ -46,7 +53,7 @@ class RoomTyping(RoomAnnouncer):
         context: NodeContext,
         visibility: VisibilityCache,
         profiles: ProfileService,
-        hidden: HiddenTyping,
+        hidden: HiddenTypists,
         large: int,
         ttl_ms: int,
     ) -> None:

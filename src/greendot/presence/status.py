@@ -32,7 +32,7 @@ from greendot.visibility.freshness import VisibilityFreshness
 
 RETRY_S = 1.0
 STORE_S = 1.0  # longest wait for a stored status when a session is restored
-ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer, or was not asked
+ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer
 AT_ONCE = 500  # statuses compared with the store in one read
 AUTO = ManualStatus()  # shared by most users, so that a known status costs no memory
 # A version is the time in milliseconds. Each further change in the same millisecond adds 1, so a version can be
@@ -66,7 +66,7 @@ class StatusService:
         # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
-        self._unread: set[Key] = set()  # users whose statuses were taken from elsewhere, to be compared with the store
+        self._unread: set[Key] = set()  # users restored while the store did not answer, to be compared with the store
         # Callback that writes the sessions of a user, with the status, to the engine, which may have lost them.
         self.restore: Callable[[Key], Coroutine[Any, Any, None]] | None = None
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
@@ -107,8 +107,6 @@ class StatusService:
             await self.copy(key)  # the engine may have lost the status; the store has it
         else:
             self._note(key, snapshot, doubts)
-            # The engine may have older data than the store, because it failed over while the user's node did not run.
-            self._compare_later([key])
 
     async def _current(self, key: Key, read: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """Return the result of a read that began after all announcements, and the value of `_doubts` when it began."""
@@ -278,7 +276,7 @@ class StatusService:
         self._context.tasks.spawn(self._compare())
 
     async def _compare(self) -> None:
-        """Read the stored statuses of users whose statuses were taken from elsewhere, and show each that differs."""
+        """Read the stored statuses of users who were restored without them, and show each that differs."""
         unread, self._unread = [*self._unread], set()
         try:
             while unread:

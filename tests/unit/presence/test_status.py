@@ -10,7 +10,7 @@ from greendot.engine.messages import StatusChanged, Topic
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.ids import Key
 from greendot.presence.model import NOBODY, ManualStatus, Snapshot
-from greendot.presence.status import ASK_AGAIN_S, LONGEST_S, RETRY_S, StatusService
+from greendot.presence.status import LONGEST_S, RETRY_S, StatusService
 from unit.node_parts import NodeParts, entries_of, in_virtual_time, pass_time, settle
 
 ANN = ("default", "ann")
@@ -148,17 +148,6 @@ async def test_a_user_who_left_is_neither_looked_at_nor_remembered(parts: NodePa
     reads = parts.engine.count("read")
     await pass_time(10)
     assert (parts.engine.count("read"), service.is_invisible(ANN)) == (reads, False)
-
-
-@in_virtual_time
-async def test_an_older_status_that_is_learnt_from_the_engine_is_replaced_by_the_stored_one(parts: NodeParts) -> None:
-    service = Service(parts)
-    await parts.online("ann")  # the engine has failed over to data from before the next status
-    await parts.store.put_status(*ANN, ManualStatus("invisible"))
-    await service.learn(ANN)
-    assert await parts.states("ann") == ["online"]
-    await pass_time(ASK_AGAIN_S)
-    assert (await parts.states("ann"), service.is_invisible(ANN)) == (["offline"], True)
 
 
 @in_virtual_time

@@ -18,7 +18,6 @@ from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
-from greendot.node.needed_nodes import live_nodes
 from greendot.node.session import Connection, Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
@@ -113,7 +112,7 @@ class VisibilityUpdates:
 
         Raise EngineUnavailable if a node has not confirmed the change.
         """
-        nodes = await live_nodes(self._engine)
+        nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
         await self._rpc.confirm(
             nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True, what=what)
         )

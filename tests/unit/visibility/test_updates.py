@@ -86,20 +86,6 @@ async def test_a_node_that_lives_and_does_not_answer_leaves_the_change_unsure_bu
 
 
 @in_virtual_time
-async def test_a_node_whose_entry_the_engine_has_lost_must_confirm_a_change(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts.engine.others.append(NodeInfo("other", "live", None, None))
-
-    async def nodes() -> list[NodeInfo]:
-        return []
-
-    monkeypatch.setattr(parts.engine, "nodes", nodes)
-    with pytest.raises(EngineUnavailable, match="other"):
-        await parts.visibility_updates.set_privacy(ANN, None, ["bob"])
-
-
-@in_virtual_time
 async def test_contacts_are_limited_and_nodes_are_notified_of_each_change(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,19 @@ async def test_a_read_finds_the_loss_and_answers_are_stale_until_all_nodes_have_
         assert await state(first, "bob") == await state(second, "ann") == "online"
 
 
+async def test_a_loss_that_a_beat_and_a_read_find_is_recovered_once(redis: RedisProcess) -> None:
+    """The beat is answered before the node registers again, and evaluated afterwards."""
+    async with two(redis) as (first, _):
+        async with hold(first.engine.watchdog, "round", at="after") as beating:
+            ticking = asyncio.ensure_future(first.tick())
+            await beating.reached()
+            assert await is_stale(first, "bob")
+            await until(lambda: findings(first), "the read has found the loss")
+            beating.release()
+            await ticking
+        assert findings(first) == [False]
+
+
 async def test_just_after_a_loss_all_nodes_that_lived_before_must_confirm_changes(redis: RedisProcess) -> None:
     async with two(redis) as (first, second):
         both = {node.engine.lives.incarnation for node in (first, second)}

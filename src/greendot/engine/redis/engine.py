@@ -310,7 +310,7 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms, RedisUsedNames):
         life = table.lives.get(self.lives.incarnation)
         if life is None:
             home = self.servers.of(HOME)
-            self._spawn(f"restoring Redis {home.address}", self._lost_state(home))
+            self._spawn(f"restoring Redis {home.address}", self._lost_state(home, own_entry=True))
         elif life != "live":
             self._spawn("starting a new incarnation", self._rebirth(self.lives.incarnation))
         else:
@@ -370,11 +370,17 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms, RedisUsedNames):
         if is_over and self._host is not None:
             self._host.died(death.node)
 
-    async def _lost_state(self, server: Primary) -> None:
-        """Register again on a server that lost its data, and restore its partitions."""
+    async def _lost_state(self, server: Primary, *, own_entry: bool = False) -> None:
+        """Register again on a server that lost its data, and restore its partitions.
+
+        `own_entry` means that only the entry of this node is missing. Otherwise, do nothing if the epochs are known by
+        now: the reply with the lost epoch was older than an earlier call, which has restored the partitions.
+        """
         if server.up and self._host is not None:
+            intact = await self.watchdog.compare(server, await self.lives.register(server.partitions))
+            if intact and not own_entry:
+                return
             log(log_events.REDIS_FORGOT, server=str(server.address))
-            await self.watchdog.compare(server, await self.lives.register(server.partitions))
             self._found(server.partitions, intact=False)
 
     def _answered(self, partition: int, epoch: str) -> None:

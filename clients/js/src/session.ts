@@ -299,7 +299,7 @@ export class Session {
     // The server may execute the `hello` of a lost connection late. It then moves the session to that connection, and closes
     // this one as replaced. No other window has the session, so the client connects again.
     const isReplacedByItself = code === REPLACED && now - this.#lostHelloAt < LATE_MS;
-    this.#lostHelloAt = this.#onlineAt === Infinity && opened && !refusal ? now : -Infinity;
+    this.#lostHelloAt = this.#onlineAt === Infinity && opened && !refusal && !isFinal(code) ? now : -Infinity;
     if (!opened) import("./sse.js").then(({ open }) => (openAny = open), () => {});
     this.#onlineAt = Infinity;
     this.#callbacks._lost();

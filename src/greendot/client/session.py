@@ -366,8 +366,9 @@ class Session:
                 raise
             self._retry_in_ms = error.retry_in_ms
             raise Disconnected(reason=str(error)) from error
-        except BaseException:
-            self._lost_hello_at = time.monotonic()
+        except BaseException as error:
+            if not isinstance(error, ConnectionRefused):
+                self._lost_hello_at = time.monotonic()
             link.abort()
             await link.close()
             raise

@@ -226,6 +226,16 @@ async def test_a_session_that_moved_to_a_lost_connection_of_this_client_is_taken
         await state(me, "closed")
 
 
+@run
+async def test_a_hello_that_is_closed_as_replaced_is_not_repeated() -> None:
+    async with serving() as server, connected(server, backoff=AT_ONCE) as (me, peer):
+        peer.drop()
+        peer = await server.next()
+        await peer.next(Hello)
+        peer.close(4505, "session resumed elsewhere")  # by another program
+        await state(me, "closed")
+
+
 @pytest.mark.parametrize("code", [4501, 4503, 4505])
 @run
 async def test_a_client_closed_by_the_server_stops_and_fails_all_pending_calls(code: int) -> None:

@@ -539,8 +539,8 @@ def _same_own(one: VisibleState, other: VisibleState) -> bool:
 def _newer(shown: VisibleState, read: VisibleState, *, keeps: bool) -> VisibleState:
     """Return the state that was read if it is not older, and otherwise the shown state if `keeps` is True.
 
-    Pass True if the watchers would see no difference. An invisible user would otherwise get a new version
-    that a user who is really offline does not get, because only the `status` of the two differs.
+    Pass True if the engine has lost nothing, or if the watchers would see no difference. An invisible user would
+    otherwise get a new version that a user who is really offline does not get: only the `status` of the two differs.
     """
     if read.version >= shown.version:
         return read

@@ -47,9 +47,8 @@ async def postgres_facts(url: str) -> PostgresFacts:
 
 
 async def _ask(link: Any, shown: str) -> PostgresFacts:
-    await link.execute(
-        "SET statement_timeout = 0"
-    )  # a short limit of the login, which is a finding, ends no query here
+    # A short limit of the login is a finding, and must end no query here.
+    await link.execute("SET statement_timeout = 0")
     found = dict(await link.fetchrow(_SETTINGS))
     server = await link.fetchval("SELECT host(inet_server_addr())")
     asked = time.time()

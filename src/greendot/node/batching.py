@@ -54,7 +54,7 @@ class BatchedReads(Generic[K, V]):
 
     def ask(self, key: K) -> asyncio.Future[V]:
         """Return a future of the key's value. Each caller has its own future, so a caller may be cancelled."""
-        loop = asyncio.get_running_loop()
+        loop = self._tasks.loop
         future: asyncio.Future[V] = loop.create_future()
         self._callers += 1
         callers = self._asked.get(key)

@@ -3,6 +3,10 @@
 The fast path is `_broadcast`: the frames of one topic are joined once, and the same bytes are written directly to each
 listener's socket. There is no task, queue or copy per listener, and no await in the loop.
 
+A write to a thousand sockets takes milliseconds, however many frames are joined in it. Frames that have arrived
+meanwhile are read in the next turn. If there are some, the clients send fast, and will soon send more. So the next
+write waits for more frames, for a tenth of the time of the last one (docs/adr/0093).
+
 Each tick has a slice, a limited time for writes. Writes that take longer continue in the next tick. Between two ticks
 the node reads sockets. Large rooms take turns, each with some of its listeners. Frames for a room that is being written
 wait and are joined into its next write. Of waiting signals with the same key, only the latest is written.
@@ -29,6 +33,9 @@ LARGE = 1_000  # listeners of a channel; above this number a write is cut into s
 FEW = 100  # listeners; up to this number a write is never cut, whatever the size of its frames
 LARGE_BYTES = 8_000_000  # bytes of one write to all listeners (about 2 ms of work); a larger write is cut, too
 STEP = 200  # writes between two checks of the clock
+MANY = 250  # writes of one flush, about a millisecond of work; only after so many, the next flush waits for more frames
+# The wait: a tenth of the time that the writes took, about, and the longest wait.
+WAIT_S, LONGEST_WAIT_S = 0.4e-6, 0.5e-3
 # Frames that wait for a queued channel. Above this number, signals of one key are merged. If there is still no room,
 # new signals are dropped.
 MOST_WAITING = 1_000
@@ -52,6 +59,10 @@ class Hub:
         self.waiting: set[Connection] = set()  # connections with frames that wait for a slow socket or a hello
         self._joins = 0  # joins of listeners since the start; a listener gets no frame that was offered before its join
         self._flush_set = False
+        self._written = 0  # writes of the present flush
+        self._waits_until = 0.0  # performance counter; until then channels wait, if `_waits`
+        self._waits = False
+        self._just_wrote = False  # a flush of many writes has ended, and sockets have been polled at most once since
         self.shedding = False  # while the node is overloaded: signals of low priority are dropped
         self._hot_topics: HotTopics[Topic] | None = None  # while the hottest topics are being read
 
@@ -137,6 +148,7 @@ class Hub:
         elif not channel.pending:
             self._busy.append(channel)
             self._set_flush()
+            self._waits |= self._just_wrote
         channel.pending.append(Pending(frame, record, key, skip, self._joins))
 
     def _merge(self, channel: Channel) -> bool:
@@ -171,7 +183,8 @@ class Hub:
 
     def flush(self) -> None:
         """Write pending output; continue in the next tick when this tick's slice is used up."""
-        self._flush_set = False
+        self._flush_set = self._waits = False
+        self._written = 0
         end = perf_counter() + SLICE_S
         wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
         if len(self._busy) == 1 and not wait_s and not is_large(self._busy[0]):
@@ -191,16 +204,32 @@ class Hub:
             wait_s = 0.0 if self._throttle is None else self._throttle.wait_s(self._now())
             if perf_counter() > end:
                 break
+        if self._written >= MANY and not self._queue:
+            self._just_wrote = True
+            self._waits_until = perf_counter() + min(self._written * WAIT_S, LONGEST_WAIT_S)
+            asyncio.get_running_loop().call_soon(self._end_turn)
         if self._busy or self._talking or (self._queue and not wait_s):
             self._set_flush()
         elif self._queue:
             self._flush_set = True
             asyncio.get_running_loop().call_later(wait_s, self.flush)
 
+    def _end_turn(self) -> None:
+        self._just_wrote = False
+
     def _set_flush(self) -> None:
         if not self._flush_set:
             self._flush_set = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        """Flush, unless frames of channels wait for more frames. Frames of single connections never wait."""
+        if self._waits and perf_counter() < self._waits_until:
+            self._flush_set = False
+            self._write_collected(self._waits_until)
+            self._set_flush()
+        else:
+            self.flush()
 
     def _broadcast(self, channel: Channel) -> None:
         if self._hot_topics is not None:
@@ -290,6 +319,7 @@ class Hub:
         self._count(len(talking) - len(self._talking))
 
     def _count(self, sends: int) -> None:
+        self._written += sends
         self._metrics.realtime_socket_send_total += sends
         if self._throttle is not None:
             self._throttle.take(sends)

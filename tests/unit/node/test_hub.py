@@ -117,6 +117,43 @@ async def test_a_large_room_is_written_some_listeners_at_a_time() -> None:
     assert hub.backlog == 0
 
 
+async def test_frames_that_arrived_during_a_long_write_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(module, "perf_counter", lambda: now)
+    monkeypatch.setattr(module, "MANY", 2)
+    hub, _ = made()
+    channel = hub.channel(Topic("room", "t", "r"))
+    crowd = listeners(hub, channel, 2)
+    hub.offer(channel, frame(0), record=True)
+    await turns(1)
+    assert [listener.writes for listener in crowd] == [1, 1]
+    hub.offer(channel, frame(1), record=True)  # in the turn after the write: it was in a socket already
+    await turns(5)
+    hub.offer(channel, frame(2), record=True)
+    crowd[0].send(b"reply\n")
+    await turns(5)
+    assert [listener.frames for listener in crowd] == [[b"0", b"reply"], [b"0"]]  # a single connection does not wait
+    now = module.LONGEST_WAIT_S
+    await turns(2)
+    assert [listener.frames for listener in crowd] == [[b"0", b"reply", b"1", b"2"], [b"0", b"1", b"2"]]
+    assert [listener.writes for listener in crowd] == [3, 2]
+
+
+@pytest.mark.parametrize(("many", "later"), [(2, 1), (3, 0)])
+async def test_other_frames_do_not_wait(many: int, later: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a short write, or if the frame came later than the turn after a long write."""
+    monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(module, "MANY", many)
+    hub, _ = made()
+    channel = hub.channel(Topic("room", "t", "r"))
+    crowd = listeners(hub, channel, 2)
+    hub.offer(channel, frame(0), record=True)
+    await turns(1 + later)
+    hub.offer(channel, frame(1), record=True)
+    await turns(1)
+    assert [listener.frames for listener in crowd] == [[b"0", b"1"], [b"0", b"1"]]
+
+
 @pytest.mark.parametrize(("few", "size", "is_cut"), [(3, 20, True), (3, 10, False), (4, 20, False)])
 async def test_large_frames_are_written_to_some_listeners_at_a_time(
     few: int, size: int, is_cut: bool, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from hashlib import blake2b
 from hmac import compare_digest
-from os import urandom
+from os import register_at_fork, urandom
 
 from greendot.errors import Unstorable
 
@@ -60,10 +60,16 @@ def storable(text: str) -> str:
     return _NO_TEXT.sub("\ufffd", text)
 
 
+_SESSION_LETTERS = 9
+_SESSIONS = 64  # session ids whose random parts are made together: a call of the kernel takes longer than an id
+_session_tokens: list[str] = []
+register_at_fork(after_in_child=_session_tokens.clear)
+
+
 def _token(length: int) -> str:
     letters = b""
-    while len(letters) < length:  # nearly always once
-        letters += urandom(length + 8).translate(_LETTERS, _SURPLUS)
+    while len(letters) < length:  # nearly always once: one byte of 32 is left out
+        letters += urandom(length + length // 16 + 8).translate(_LETTERS, _SURPLUS)
     return letters[:length].decode()
 
 
@@ -77,7 +83,12 @@ def new_incarnation() -> str:
 
 def new_session_id(incarnation: str) -> str:
     """Return a session id that begins with its node's incarnation, so that any node can route to the session."""
-    return f"{incarnation}-{_token(9)}"
+    try:
+        return f"{incarnation}-{_session_tokens.pop()}"
+    except IndexError:
+        letters = _token(_SESSION_LETTERS * _SESSIONS)
+        _session_tokens.extend(letters[at : at + _SESSION_LETTERS] for at in range(0, len(letters), _SESSION_LETTERS))
+        return new_session_id(incarnation)
 
 
 def new_stream_id(incarnation: str, key: bytes) -> str:

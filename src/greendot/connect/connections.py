@@ -39,7 +39,7 @@ from greendot.transport.websocket import READ
 LONGEST_S = 4.0  # longest wait until a client that cannot read an event gets `refresh`; the shortest is half as long
 
 
-_agent_hash = lru_cache(maxsize=256)(hashed)  # many clients have the same agent
+_kept_hash = lru_cache(maxsize=1024)(hashed)  # many clients have the same agent, or come from the same address
 
 
 class ConnectionOptions(Struct, frozen=True):
@@ -112,8 +112,8 @@ class ClientConnections:
         """Return the connection for a socket that is being upgraded. `token` came with its request."""
         connection = Connection(self, self.new_id(), token)
         key = self._options.hash_key
-        connection.agent_hash = _agent_hash(key, agent) if agent else None
-        connection.ip_hash = hashed(key, address) if address else None
+        connection.agent_hash = _kept_hash(key, agent) if agent else None
+        connection.ip_hash = _kept_hash(key, address) if address else None
         return connection
 
     def new_id(self) -> str:
@@ -124,8 +124,8 @@ class ClientConnections:
     def adopt(self, connection: Connection, request: ForeignRequest) -> None:
         """Set up a connection that speaks a foreign protocol."""
         key = self._options.hash_key
-        connection.agent_hash = _agent_hash(key, request.agent) if request.agent else None
-        connection.ip_hash = hashed(key, request.address)
+        connection.agent_hash = _kept_hash(key, request.agent) if request.agent else None
+        connection.ip_hash = _kept_hash(key, request.address)
 
     def opened(self, connection: Connection) -> None:
         self._metrics.ws_connections_total += 1

@@ -174,7 +174,7 @@ class HelloService:
 
     def _begin(self, connection: Connection, hello: Hello, answered: Answered) -> None:
         if not self._begun:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._context.tasks.loop.call_soon(self._next_turn)
         self._begun += 1
         self._context.tasks.spawn(self._answer(connection, hello, answered))
 

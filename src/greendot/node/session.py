@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from msgspec import Struct
 
 from greendot.auth.model import Grants
 from greendot.errors import Refused
@@ -21,12 +23,17 @@ from greendot.protocol.commands import ClientInfo
 from greendot.transport.connection import Owner, SocketConnection, Violation
 
 
-class Disconnection(NamedTuple):
+class Disconnection(Struct, frozen=True, gc=False):
     """End of a session's connection."""
 
     at: float  # monotonic seconds
     grace_ms: int
     silent_ms: int  # silence of the client before the end
+
+    @property
+    def heard_at(self) -> float:
+        """Return the time of the client's last frame, in monotonic seconds."""
+        return self.at - self.silent_ms / 1000
 
     def since(self, now: float) -> tuple[int, int]:
         """Return the rest of the grace and the client's silence until `now`, in milliseconds."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Generator
+from functools import cached_property
 from types import coroutine
 from typing import Any, TypeVar
 
@@ -23,8 +24,13 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
         self._soon: list[Coroutine[Any, Any, None]] = []  # work that has not begun
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Event loop of the node, kept because Python 3.11 calls the kernel (getpid) in `asyncio.get_running_loop`."""
+        return asyncio.get_running_loop()
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self.loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
 
@@ -35,7 +41,7 @@ class Tasks:
         the work has no current task, and so must not use `asyncio.timeout`. It belongs to no trace.
         """
         if not self._soon:
-            asyncio.get_running_loop().call_soon(self._begin_brief)
+            self.loop.call_soon(self._begin_brief)
         self._soon.append(work)
 
     def _begin_brief(self) -> None:
@@ -55,7 +61,7 @@ class Tasks:
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Like `spawn`, but return the task."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = self.loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)
         return task

@@ -59,9 +59,10 @@ def is_too_deep(text: bytes | str) -> bool:
     """Return whether valid JSON is nested more than MAX_DEPTH levels deep."""
     if len(text) <= 2 * MAX_DEPTH:
         return False
-    data = text.encode() if isinstance(text, str) else text
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+    opening = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if opening <= MAX_DEPTH:
         return False
+    data = text.encode() if isinstance(text, str) else text
     brackets = _STRING.sub(b"", data).translate(_SQUARE, _NO_BRACKETS)
     for _ in range(_PEELED):
         brackets = brackets.replace(b"[]", b"")

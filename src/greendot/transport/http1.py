@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import httptools
+from msgspec import structs
 
 from greendot.node.timer_model import Timer
 from greendot.telemetry import log_events
@@ -233,7 +234,7 @@ class HttpProtocol(SocketProtocol):
             if (handshake := self._handshake) is not None:
                 if len(rest) > MAX_EARLY:
                     raise RequestRefused(TOO_EARLY) from None
-                self._finish(partial(self._accept, handshake._replace(rest=rest)))
+                self._finish(partial(self._accept, structs.replace(handshake, rest=rest)))
                 return b""
             if (head := self._unparsed) is not None:
                 self._parser = self._primed(head)

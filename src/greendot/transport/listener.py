@@ -103,10 +103,12 @@ class ProtocolSniffer(SocketProtocol):
             upgrade = self._web.handshakes.read(data) if self._web.clients else None
             if upgrade is None:
                 return False
-            request = WebSocketRequest(upgrade.key, upgrade.asked, upgrade.headers)
-            if upgrade.path != PATH:
-                route = route_of(self._web.routes, upgrade.path)
-                request = request._replace(route=route, path=upgrade.path, query=upgrade.query)
+            key, asked, headers, path, query = upgrade.key, upgrade.asked, upgrade.headers, upgrade.path, upgrade.query
+            if path == PATH:
+                request = WebSocketRequest(key, asked, headers)
+            else:
+                route = route_of(self._web.routes, path)
+                request = WebSocketRequest(key, asked, headers, route=route, path=path, query=query)
             refusal = accept(self._sockets, self._transport, request, self._visit)
         if refusal is not None:
             refuse(self._transport, refusal)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from greendot.node.timer_model import Timer
 from greendot.transport.connection import SocketConnection
 from greendot.transport.http_exchange import App, RequestThrottle, date_field
@@ -96,7 +98,7 @@ class PortState(NamedTuple):
     routes: Sequence[SocketRoute] = ()  # of foreign protocols
 
 
-class WebSocketRequest(NamedTuple):
+class WebSocketRequest(Struct, frozen=True):
     """Valid opening handshake."""
 
     key: bytes

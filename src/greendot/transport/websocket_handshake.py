@@ -13,6 +13,8 @@ from hashlib import sha1
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from greendot.transport.request_head import HOST, MALFORMED, Head, Refusal, tokens
 
 PATH = b"/v1/connect"
@@ -61,7 +63,7 @@ class HandshakeFields(NamedTuple):
     by_name: bool = False  # the client asks for the subprotocol and expects it in the response
 
 
-class Upgrade(NamedTuple):
+class Upgrade(Struct, frozen=True):
     """Plain WebSocket request."""
 
     key: bytes
@@ -124,7 +126,7 @@ class KnownHandshakes:
         around, key = (before, rest[_KEY_BYTES:]), rest[:_KEY_BYTES]
         known = self._known.get(around)
         if known is not None and _KEY.fullmatch(key) is not None:
-            return Upgrade(key, *known[1:])
+            return Upgrade(key, known.asked, known.headers, known.path, known.query)
         upgrade = plain_upgrade(data, token_in_query=self._token_in_query, head=self._head)
         if upgrade is not None and upgrade.key == key and _is_public(before, upgrade):
             if len(self._known) >= _MOST_KNOWN:

@@ -63,7 +63,7 @@ def test_what_clients_send_is_recognised(headers: dict[str, str]) -> None:
 def test_how_it_is_written_makes_no_difference(name: str, value: str) -> None:
     found = plain_upgrade(request(PLAIN | {name: value}))
     assert found is not None
-    assert found[:2] == (KEY.encode(), HandshakeFields(None))
+    assert (found.key, found.asked) == (KEY.encode(), HandshakeFields(None))
 
 
 def test_a_query_makes_no_difference() -> None:
@@ -137,7 +137,7 @@ def test_anything_else_is_left_to_the_parser_that_knows_http(data: bytes) -> Non
 def test_a_token_comes_in_a_header_or_as_a_subprotocol(name: str, value: str, token: str, by_name: bool) -> None:
     found = plain_upgrade(request(PLAIN | {name: value}))
     assert found is not None
-    assert found[:2] == (KEY.encode(), HandshakeFields(None, token, by_name))
+    assert (found.key, found.asked) == (KEY.encode(), HandshakeFields(None, token, by_name))
     assert handshake_fields({name.lower().encode(): value.encode()}) == found.asked
 
 

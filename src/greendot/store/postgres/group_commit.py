@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -60,6 +61,10 @@ class GroupCommit(Generic[W, R]):
     def open(self) -> None:
         self._open = True
 
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()  # a call of the kernel in Python 3.11
+
     async def do(self, work: W, streams: frozenset[Key], rows: int = 1) -> R:
         """Write the work; return its result after the commit.
 
@@ -69,7 +74,7 @@ class GroupCommit(Generic[W, R]):
             raise StoreUnavailable("the store is closed")
         if self._rows and self._rows + rows > MOST_WAITING:
             raise StoreUnavailable("the write queue is full")
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         call = _Call(work, streams, rows, loop.time() + self._patience_s, loop.create_future())
         self._waiting.append(call)
         self._rows += rows
@@ -88,12 +93,12 @@ class GroupCommit(Generic[W, R]):
 
     def _launch_soon(self) -> None:
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self._launch)
+            self._soon = self._loop.call_soon(self._launch)
 
     def _launch(self) -> None:
         self._soon = None
         while len(self._flights) < self._most_flights and (calls := self._take()):
-            flight = asyncio.get_running_loop().create_task(self._fly(calls))
+            flight = self._loop.create_task(self._fly(calls))
             self._flights.add(flight)
             flight.add_done_callback(self._landed)
 
@@ -170,7 +175,7 @@ class GroupCommit(Generic[W, R]):
 
     def _patient(self, calls: list[_Call[W, R]]) -> list[_Call[W, R]]:
         """Fail the calls whose deadline has passed; return the remaining ones."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         for call in calls:
             if call.deadline <= now:
                 self._done(call, StoreUnavailable("the write did not finish in time"))

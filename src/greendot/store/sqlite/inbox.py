@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from greendot.ids import Bound, Key, check_text, new_message_id, number_of, numbered_id
 from greendot.store.inbox import Created, Filter, Inbox, InboxStore, Mark, Marked, Notice, Notification
+from greendot.store.sqlite.keyed import keyed_sql, read_keyed
 from greendot.store.sqlite.push import SqlitePushes
 from greendot.store.sqlite.webhooks import SqliteHooks, queue, queue_marked
 
@@ -49,6 +50,7 @@ def unmarked_sql(mark: Mark) -> str:
 
 
 INBOX = "SELECT head, unread, unseen FROM inboxes WHERE tenant = ? AND user = ?"
+INBOXES = keyed_sql("head, unread, unseen", "inboxes")
 PENDING = (
     f"SELECT {_FIELDS} FROM notifications INDEXED BY notifications_pending"
     " WHERE tenant = ? AND user = ? AND ack = 1 AND acked_at IS NULL ORDER BY seq LIMIT ?"
@@ -89,8 +91,7 @@ class SqliteInbox(SqliteHooks, SqlitePushes):
 
     async def inboxes(self, users: Sequence[Key]) -> dict[Key, Inbox]:
         def work(db: sqlite3.Connection) -> dict[Key, Inbox]:
-            found = ((key, read_inbox(db, key)) for key in users)
-            return {key: inbox for key, inbox in found if inbox is not None}
+            return {key: Inbox(*row) for key, row in read_keyed(db, INBOXES, users)}
 
         return await self._thread.do(work)
 

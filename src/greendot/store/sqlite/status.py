@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 from greendot.ids import Key, check_text
 from greendot.presence.model import ManualStatus
+from greendot.store.sqlite.keyed import keyed_sql, read_keyed
 from greendot.store.sqlite.thread import DatabaseThread
 from greendot.store.status import StatusStore
+
+STATUSES = keyed_sql("status, until, text, rev", "status")
 
 
 class SqliteStatus:
@@ -31,11 +34,8 @@ class SqliteStatus:
         return await self._thread.do(work)
 
     async def statuses(self, keys: Sequence[Key]) -> dict[Key, ManualStatus]:
-        sql = "SELECT status, until, text, rev FROM status WHERE tenant = ? AND user = ?"
-
         def work(db: sqlite3.Connection) -> dict[Key, ManualStatus]:
-            rows = ((key, db.execute(sql, key).fetchone()) for key in keys)
-            return {key: ManualStatus(*row) for key, row in rows if row is not None}
+            return {key: ManualStatus(*row) for key, row in read_keyed(db, STATUSES, keys)}
 
         return await self._thread.do(work)
 

@@ -171,7 +171,15 @@ class Tab:
         self.person(user).locator(".row").click()
 
     def open_room(self, room: str) -> None:
+        """Open the room and wait until the page has joined it. Text typed earlier is not published."""
         self.page.locator(f'#rooms [data-room="{room}"] button').click()
+        expect(self.page.locator("#room-title")).to_have_text(room)
+        expect(self.page.locator("#present")).not_to_have_text("not connected")
+
+    @property
+    def drafts(self) -> Locator:
+        """Return the own messages that the page has not received from the server yet."""
+        return self.page.locator("#desk .talk:not([hidden]) .message.draft")
 
     @property
     def typing(self) -> Locator:

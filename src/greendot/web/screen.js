@@ -13,7 +13,8 @@ import { hush, say } from "./toast.js";
 
 const DEVICES = "devices"; // signal of a user whose devices changed: the server publishes states, not devices
 const MEETING_ROOM = "lobby"; // all users of the demo are in this room
-const GRACE_OVER_MS = 500; // the server has ended the session by then
+const GRACE_OVER_MS = 500; // the server has usually ended the session by then
+const LATEST_MS = 16_000; // longest pause between two checks; afterwards others notice at their next poll
 const SIGNS = ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"];
 
 export class Screen {
@@ -22,6 +23,7 @@ export class Screen {
   #people;
   #seat;
   #second;
+  #secondId; // id of the second device
   #status;
   #inbox;
   #here;
@@ -36,7 +38,8 @@ export class Screen {
     this.#people = new People($("people"), me);
     const shared = { me, people: this.#people, periods };
     this.#seat = new Seat({ ...shared, root: $("first"), list: $("rooms"), device: device(kinds[0]), again });
-    this.#second = new SecondDevice({ ...shared, device: device(kinds[1]) });
+    this.#secondId = device(kinds[1]);
+    this.#second = new SecondDevice({ ...shared, device: this.#secondId });
     const { client } = this.#seat;
     const complain = (words) => say(String(words?.message ?? words));
     this.#status = new StatusView({ me, client, people: this.#people, complain });
@@ -118,6 +121,7 @@ export class Screen {
     else this.#second.open();
     remember("second", Boolean(this.#second.seat));
     if (!this.#second.seat) {
+      this.#announceEnd();
       this.#seat.isLookedAt = true;
       $("two").focus();
     }
@@ -129,8 +133,18 @@ export class Screen {
     $("two").setAttribute("aria-pressed", String(isOpen));
     this.#people.ask(this.#me.id);
     this.#announceDevices();
-    // A device that was closed cleanly counts until its grace is over.
-    if (!isOpen) setTimeout(() => this.#announceDevices(), this.#periods.clean_grace_s * 1_000 + GRACE_OVER_MS);
+  }
+
+  /** Announce the devices again when the server has ended the session of the closed device, after its grace or later. */
+  async #announceEnd() {
+    await pause(this.#periods.clean_grace_s * 1_000);
+    for (let ms = GRACE_OVER_MS; ms <= LATEST_MS; ms *= 2) {
+      await pause(ms);
+      if (this.#ending.signal.aborted || this.#second.seat) return;
+      await this.#people.ask(this.#me.id);
+      if (!this.#people.devicesOf(this.#me.id).includes(this.#secondId)) break;
+    }
+    this.#announceDevices();
   }
 
   /** Let other users read the devices of this user again. An invisible user must not be noticed. */
@@ -203,6 +217,10 @@ export class Screen {
     });
     $("here-list").querySelector("ul").replaceChildren(...items);
   }
+}
+
+function pause(ms) {
+  return new Promise((done) => setTimeout(done, ms));
 }
 
 function presentWords(count) {

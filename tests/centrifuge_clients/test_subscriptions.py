@@ -15,6 +15,7 @@ from greendot.engine.messages import Part, RoomOrder
 from greendot.errors import EngineUnavailable, StoreUnavailable, Unstorable
 from greendot.limits.overload_model import Level
 from greendot.node.stream import RECOVER
+from greendot.store.audit import AuditNote
 from greendot.store.rooms import Draft
 from greendot.testing.hold import hold
 from greendot.testing.server import Served, serving
@@ -303,3 +304,37 @@ async def test_a_page_of_occupants_is_not_larger_than_that_of_a_native_client() 
         assert "presence" in await client.ask(presence={"channel": "chat"})
         await native.request(type="room.present", room="chat", limit=asked[0])
         assert asked[0] == 300
+
+
+# --- deleted rooms ---
+
+
+@pytest.mark.parametrize("section", [ON, TOKENS])
+async def test_a_room_deleted_a_moment_ago_is_made_again_before_its_deletion_is_announced(
+    section: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(centrifuge=section) as served:
+        client = await RawClient.connected(served, "ann")
+        asked = {"channel": "s", "token": subscription_token(served, "ann", "s")}
+        first = (await client.ask(subscribe=asked))["subscribe"]
+        await client.ask(publish={"channel": "s", "data": 1})
+        await client.push()
+        await client.ask(unsubscribe={"channel": "s"})
+        updates, late = served.node.rooms.member_updates, list[tuple[Any, Any]]()
+        with monkeypatch.context() as patched:
+            patched.setattr(updates, "announced", lambda *announced: late.append(announced))
+            note = AuditNote("default", served.clock.now_ms(), "test", "room.deleted", "s")
+            await served.node.moderation.delete("default", "s", note)
+            refused = (await client.ask(subscribe=asked))["error"]  # the name is not free yet
+            assert (refused["code"], refused["temporary"]) == (102, True)
+            while not (await served.node.store.purge_rooms(served.clock.now_ms(), 1_000)).is_over:
+                pass
+            recovering = asked | {"recover": True, "offset": 0, "epoch": first["epoch"]}
+            again = (await client.ask(subscribe=recovering))["subscribe"]
+        assert len(late) == 1
+        assert again["epoch"] != first["epoch"]
+        assert (again["was_recovering"], again.get("recovered", False), "publications" in again) == (True, False, False)
+        updates.announced(*late[0])
+        await served.settle()
+        await client.ask(publish={"channel": "s", "data": 2})
+        assert (await client.push())["pub"] == {"data": 2, "offset": 1, "info": {"user": "ann", "client": "ann"}}

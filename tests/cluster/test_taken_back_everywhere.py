@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.nodes import Clients, counted, now_ms, redis_url, serving
+from cluster.nodes import LAPSE_S, Clients, counted, now_ms, redis_url, serving
 from e2e.narrow import Peer
 from e2e.processes import SECRET, Process
 from e2e.test_taken_back import FRAMES, numbers, rest
@@ -74,3 +76,32 @@ async def test_with_a_thousand_frames_waiting_on_another_node_none_comes_after_t
         changes = [frame["data"]["removed"] for frame in frames if frame["type"] == "room.changed"]
         assert changes == ([True] if code is None else [])
         assert witness.closed is None
+
+
+async def test_a_stopped_node_delivers_nothing_of_a_room_to_a_member_who_was_removed_meanwhile(
+    tmp_path: Path, redis: RedisProcess
+) -> None:
+    async with serving(tmp_path, *[redis_url(redis.port)] * 2) as (here, there), Clients() as clients:
+        await here.ask("PUT", "/v1/rooms/den", {})
+        for user in ("speaker", "witness", "alice"):
+            await here.ask("PUT", f"/v1/rooms/den/members/{user}", {})
+        speaker = await clients.join(here, "speaker")
+        witness, alice = await clients.join(there, "witness"), await clients.join(there, "alice")
+        for member in (speaker, witness, alice):
+            await member.request(type="room.join", room="den")
+
+        await speaker.watch("alice")
+        there.signal(signal.SIGSTOP)
+        try:
+            for _ in range(2):  # events that wait in the socket of the stopped node
+                await speaker.request(type="room.send", room="den", body="secret")
+            await speaker.sees("alice", "offline", within_s=LAPSE_S + 5.0)  # the stopped node was declared dead
+            assert (await here.ask("DELETE", "/v1/rooms/den/members/alice")).status == 204
+            history = asyncio.ensure_future(alice.answer(type="room.history", room="den"))
+            await asyncio.sleep(0.1)
+        finally:
+            there.signal(signal.SIGCONT)
+        await witness.hears("room.message", seq=2)
+        assert (await history)["code"] == "not_a_member"
+        await alice.hears("room.changed", removed=True)
+        assert alice.of("room.message") == []

@@ -365,6 +365,32 @@ async def test_a_room_created_again_is_another_room(pair: str, tmp_path: Path, p
         assert (await (await served.client("ann")).request(type="room.join", room="den"))["unread"] == 1
 
 
+async def test_a_room_deleted_a_moment_ago_is_joined_again_before_its_deletion_is_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        guest = await served.client("guest", claims={"rooms": ["den"]})
+        await guest.request(type="room.join", room="den")
+        await say(guest, "old", "old")
+        updates, late = served.node.rooms.member_updates, list[tuple[Any, Any]]()
+        monkeypatch.setattr(updates, "announced", lambda *announced: late.append(announced))
+        for by in ("guest", "app"):  # who creates the room again
+            await guest.request(type="room.leave", room="den")
+            await ask(served, "DELETE", "/v1/rooms/den")
+            assert "deleted a moment ago" in (await refusal(guest, type="room.join", room="den"))[1]
+            await finish(served)
+            if by == "app":
+                await ask(served, "PUT", "/v1/rooms/den", {})
+            joined = await guest.request(type="room.join", room="den", after=1)
+            assert (joined["head"], joined["messages"], joined["truncated"], joined["unread"]) == (0, [], True, 0)
+            assert await say(guest, "new", "new") == 2
+        monkeypatch.undo()
+        for announced in late:
+            updates.announced(*announced)
+        await served.settle()
+        assert await say(guest, "newer") == 3
+
+
 @on_each_pair
 async def test_a_send_admitted_before_a_deletion_is_not_written(pair: str, tmp_path: Path, postgres: str) -> None:
     async with serving_on(pair, tmp_path, postgres) as served:

@@ -12,6 +12,7 @@ from greendot.node.channel import RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.commands import RoomSend
 from greendot.protocol.events import RoomMessage
+from greendot.store.rooms import Draft
 from greendot.testing import Served, serving
 
 
@@ -149,6 +150,21 @@ async def test_joining_with_a_number_returns_the_gap_and_too_large_a_gap_is_trun
         for after in (9, 311):
             far = await alice.request(type="room.join", room="lobby", after=after)
             assert (far["messages"], far["recovered"], far["truncated"], far["head"]) == ([], False, True, 310)
+
+
+async def test_a_client_that_returns_with_a_message_that_its_new_node_has_missed_continues_behind_it() -> None:
+    """The message came to another node, and the bus lost it on the way to this one."""
+    async with serving() as served:
+        await served.lobby()
+        alice = await served.joined("alice")
+        await alice.request(type="room.send", room="lobby", body=1)
+        await alice.quiet()
+        for number in (2, 3):
+            await served.node.store.append("default", "lobby", Draft("bob", None, b"%d" % number, f"k{number}", 1))
+        bob = await served.client("bob", resume={"session": "gone", "rooms": {"lobby": 2}})
+        assert bob.welcome["rooms"]["lobby"] == {"head": 3, "recovered": True, "truncated": False}
+        assert [frame["data"]["seq"] for frame in await bob.quiet()] == [3]
+        assert [frame["data"]["seq"] for frame in await alice.quiet()] == [2, 3]
 
 
 async def test_history_is_paged_both_ways() -> None:

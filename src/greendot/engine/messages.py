@@ -147,6 +147,7 @@ class MemberRemoved(NodeMessage, frozen=True, tag="r"):
     reason: str
     asker: str  # the node that waits for the acknowledgement
     number: int
+    unless_member: bool = False  # the user stays if the store has the user as a member, because of a later addition
 
 
 class Acknowledged(NodeMessage, frozen=True, tag="k"):

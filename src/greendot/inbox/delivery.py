@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from greendot.engine.messages import InboxChanged, Notified, Part, Topic
 from greendot.errors import StoreUnavailable
@@ -42,7 +44,7 @@ COMPARE_S = 60.0  # seconds between two comparisons of the inboxes on this node 
 READERS = 32  # maximum number of concurrent reads of gaps and of missed notifications
 
 
-class InboxCatchUp(NamedTuple):
+class InboxCatchUp(Struct, frozen=True):
     """Data for a device that connects: the number of unread notifications, and the events to send."""
 
     unread: int

@@ -25,6 +25,7 @@ from greendot.visibility.cache import VisibilityCache
 from greendot.visibility.room_view import RoomView, VisibilityChange
 
 COUNT_EVERY_S = 1.0  # minimum seconds between two counts for a large room
+AGAIN_S = 0.05  # seconds until a count is tried again that could not be sent
 
 
 class CountThrottle:
@@ -34,10 +35,11 @@ class CountThrottle:
     the garbage collector.
     """
 
-    __slots__ = ("_timer", "_timers", "sent_at")
+    __slots__ = ("_is_fresh", "_timer", "_timers", "sent_at")
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, is_fresh: Callable[[], bool]) -> None:
         self._timers = timers
+        self._is_fresh = is_fresh  # whether this node knows all removals from rooms (`visibility.freshness`)
         self._timer: Timer | None = None  # set while a count waits
         self.sent_at = float("-inf")  # monotonic seconds
 
@@ -50,6 +52,9 @@ class CountThrottle:
 
     def _now(self, send: Callable[[], None]) -> None:
         self.close()
+        if not self._is_fresh():
+            self._timer = self._timers.set(AGAIN_S, self._now, send)
+            return
         self.sent_at = self._timers.now()
         send()
 
@@ -80,7 +85,7 @@ class RoomAnnouncer(ABC):
         self._visibility = visibility
         self._profiles = profiles
         self._large = large
-        self._counting = CountThrottle(context.timers)
+        self._counting = CountThrottle(context.timers, visibility.freshness.is_fresh)
         self.room_view = RoomView(channel, context, visibility, users)
 
     @abstractmethod

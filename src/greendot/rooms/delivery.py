@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from greendot.engine.messages import Deliver, Part
@@ -11,13 +11,14 @@ from greendot.errors import StoreUnavailable
 from greendot.node.channel import RoomKey
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection
-from greendot.node.stream import GAP_S, RECOVER, LocalStream, StreamFollower, retry_s
+from greendot.node.stream import AT_ONCE, GAP_S, RECOVER, LocalStream, StreamFollower, retry_s
 from greendot.node.subscriptions import Subscriptions
 from greendot.presence.profile_model import NO_PROFILE
 from greendot.presence.profiles import ProfileService
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
 from greendot.rooms.local_room import LocalRoom, Recent
+from greendot.rooms.members_model import NONE
 from greendot.store.port import Store
 from greendot.store.rooms import Record, Room
 from greendot.store.wire import message_frame
@@ -38,7 +39,8 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         context: NodeContext,
         local: Subscriptions[LocalRoom],
         profiles: ProfileService,
-        changed: Callable[[LocalRoom, Room | None], None],
+        changed: Callable[[LocalRoom, Room | None, bool], None],
+        known: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(context, "rooms", COMPARE_S)
         self.gaps = 0  # number of gap reads
@@ -46,7 +48,9 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         self._store = store
         self._local = local
         self._profiles = profiles
-        self._changed = changed  # called if the store has newer members of a room, or another room, or none
+        # Called if the store has newer members of a room, or another room, or none; with True if a task waits for them.
+        self._changed = changed
+        self._known = known  # waits until this node knows all removals from rooms (`visibility.freshness`)
 
     def begin(self, local: LocalRoom, head: int) -> None:
         """Follow a room from its head (last number in the store) on.
@@ -98,6 +102,7 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         topic = local.channel.topic
         records = await self._store.messages(topic.tenant, topic.name, after=local.cursor, limit=RECOVER)
         profiles = await self._profiles.learnt(topic.tenant, {record.user for record in records})
+        await self._members_known(local)  # the node may have been stopped during the reads
         for record in records:
             frame = message_frame(record, profiles.get(record.user, NO_PROFILE))
             self._forward(local, local.stream.offer(record.seq, frame))
@@ -105,12 +110,27 @@ class RoomDelivery(StreamFollower[LocalRoom]):
             return
         # There are too many missed messages to send: a client fetches them when the app needs them.
         room = await self._store.room(topic.tenant, topic.name)
+        await self._members_known(local)
         if room is not None and room.head > local.cursor:
             frame = encode_event(Resync(f"room:{topic.name}"), self._context.clock.now_ms())
             self._context.hub.offer(local.channel, frame, record=True, key=RoomKey(topic.name, ("resync",)))
             for connection in [*local.channel.listeners]:
                 connection.missed_messages()
             self._forward(local, local.stream.skip_to(room.head))
+
+    async def _members_known(self, local: LocalRoom) -> None:
+        """Wait until those who may not be in the room are removed. Raise StoreUnavailable if its members are unknown.
+
+        After a pause, the read of the members may have failed although the store has answered the read of the gap.
+        """
+        await self._known()
+        while local.members_rev == NONE:
+            await self._check_members([local], at_once=True)
+            if local.checking is not None:
+                await asyncio.shield(local.checking)
+            if local.members_rev == NONE:
+                raise StoreUnavailable(f"the members of room {local.channel.topic.name!r} are not known")
+            await self._known()
 
     def _next_read_s(self, stream: LocalStream[Any], *, done: bool, moved: bool, hinted: bool) -> float | None:
         if not done:
@@ -131,23 +151,51 @@ class RoomDelivery(StreamFollower[LocalRoom]):
 
         If the store has a newer revision of the members, the gap is read after the members are known.
         """
-        rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
-        heads = await self._store.heads([*rooms])
-        for key, local in rooms.items():
-            room = heads.get(key)
-            if room is None and local.room is None:
-                continue  # a room that only foreign protocols use
-            is_new = local.room is None  # created under a name that only foreign protocols used
-            if room is None or is_new or local.is_another(room) or room.members_rev > local.members_rev:
-                self._changed(local, room)
-        for key, room in heads.items():  # the checks of all rooms have begun
-            local = rooms[key]
+        for local, room in (await self._check_members(some)).items():  # the checks of all rooms have begun
+            if room is None:
+                continue
             if (local.room is None or room.members_rev > local.members_rev) and local.checking is not None:
                 await asyncio.shield(local.checking)
             if local.room is None or local.is_another(room):
                 continue
             if room.head > local.cursor and local.members_rev >= room.members_rev:
                 await self.fill_quietly(local)
+
+    async def compare_members(self) -> None:
+        """Compare the members of all rooms with the store. On return, those who may not be in a room are removed.
+
+        If the store does not answer, forget which members are known, and raise StoreUnavailable. Records then wait
+        until the members are read.
+        """
+        rooms = await self._followed()
+        for at in range(0, len(rooms), AT_ONCE):
+            some = rooms[at : at + AT_ONCE]
+            try:
+                for _ in range(2):  # again, because a read that was under way may have missed a removal
+                    await self._check_members(some, at_once=True)
+                    some = [local for local in some if local.checking is not None]
+                    for local in some:
+                        if local.checking is not None:
+                            await asyncio.shield(local.checking)
+                    if not some:
+                        break
+            except StoreUnavailable:
+                for local in rooms[at:]:
+                    local.members_rev = NONE
+                raise
+
+    async def _check_members(self, some: Sequence[LocalRoom], *, at_once: bool = False) -> dict[LocalRoom, Room | None]:
+        """Begin to read the members of each room that differs in the store. Return all rooms as the store has them.
+
+        With `at_once`, do not wait for the announcements of members that are missing.
+        """
+        rooms = {(local.channel.topic.tenant, local.channel.topic.name): local for local in some}
+        heads = await self._store.heads([*rooms])
+        found = {local: heads.get(key) for key, local in rooms.items()}
+        for local, room in found.items():
+            if differs(local, room) or (at_once and local.missing_timer is not None):
+                self._changed(local, room, at_once)
+        return found
 
     async def _followed(self) -> list[LocalRoom]:
         return await self._local.within(Part())
@@ -158,6 +206,17 @@ class RoomDelivery(StreamFollower[LocalRoom]):
         )
 
     # --- returning clients ---
+
+    async def catch_up(self, local: LocalRoom, seq: int) -> None:
+        """Read the gap if message `seq` has not arrived here. The store has it, and a client that returns may, too.
+
+        The client then comes from another node. If this node has lost its link to the bus, its messages come only with
+        the next comparison of heads.
+        """
+        for _ in range(2):  # a read that is under way may have begun before the message was written
+            if seq <= local.cursor:
+                return
+            await self._fill(local)
 
     async def missed(self, local: LocalRoom, after: int, erasures: int = 0) -> list[Record] | None:
         """Return the records after `after` up to the room's cursor; None if there are too many records.
@@ -193,3 +252,10 @@ class RoomDelivery(StreamFollower[LocalRoom]):
                 break
             recent.add(records)
         local.recent = recent
+
+
+def differs(local: LocalRoom, room: Room | None) -> bool:
+    """Return whether the store has newer members of a room, or another room, or none."""
+    if local.room is None:  # only foreign protocols use the room, unless it was created under this name
+        return room is not None
+    return room is None or local.is_another(room) or room.members_rev > local.members_rev

@@ -90,6 +90,11 @@ class LocalRoom(TopicSubscription):
         """Return whether the room was deleted, or deleted and created again, since this node read it."""
         return room is None or (self.room is not None and self.room.epoch != room.epoch)
 
+    def concerns(self, user: str) -> bool:
+        """Return whether the user is in the room, types there, or listens on this node."""
+        present, typing = self.present, self.typing
+        return present.is_counted or user in present.users or user in typing.users or present.is_viewer(user)
+
     @property
     def cursor(self) -> int:
         """Return the number of the newest message offered to the listeners."""

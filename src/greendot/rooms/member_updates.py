@@ -66,9 +66,12 @@ class MemberUpdates:
             local.changes.expect(revision)
             self._hold_if_missing(local)
 
-    def differs(self, local: LocalRoom, room: Room | None) -> None:
-        """Read the members of a room that differs in the store: newer members, another room, or no room."""
-        if room is None or local.room is None or local.is_another(room):
+    def differs(self, local: LocalRoom, room: Room | None, at_once: bool) -> None:
+        """Read the members of a room that differs in the store: newer members, another room, or no room.
+
+        Newer members are usually announced soon, and need no read. With `at_once`, do not wait for the announcement.
+        """
+        if at_once or room is None or local.room is None or local.is_another(room):
             self.check(local)
         else:
             self.expect(local, room.members_rev)

@@ -23,7 +23,7 @@ from greendot.node.session import Session
 from greendot.node.subscriptions import Subscriptions
 from greendot.protocol.codes import Err
 from greendot.rooms.local_room import LocalRoom
-from greendot.rooms.members_model import Applicable
+from greendot.rooms.members_model import NONE, Applicable
 from greendot.store.port import Store
 from greendot.store.restrictions import FOREVER
 from greendot.store.rooms import MemberState, Role, Room, UserRoom
@@ -34,7 +34,7 @@ AGAIN_MS = 10_000  # a room that is being deleted can usually be created again a
 STATES = 500  # states in one read: more would hold the loop too long
 NOBODY = MemberState(None, 0)
 # Reasons of the removal of a listener, as clients get them.
-REMOVED, BANNED, DELETED = "removed", "banned by the app", "room deleted"
+REMOVED, BANNED, DELETED = "removed by the app", "banned by the app", "room deleted"
 UNSTORED = -1  # epoch of a room that the store does not have: it carries signals only
 MemberKey = tuple[str, str, str]  # tenant, room and user
 
@@ -59,10 +59,12 @@ class RoomMembers:
         local: Subscriptions[LocalRoom],
         created: Callable[[Topic], None],  # called for a room that a joining session has created
         mute_changed: Callable[[LocalRoom, str], None],  # called for a known user whose mute in the room has changed
+        is_awaited: Callable[[], bool],  # returns whether this node knows all removals (`visibility.freshness`)
     ) -> None:
         self._store = store
         self._created = created
         self._mute_changed = mute_changed
+        self._is_awaited = is_awaited
         self._context = context
         self._registry = context.registry
         self._local = local
@@ -103,6 +105,11 @@ class RoomMembers:
         state = await self._member_state((grants.tenant, room, grants.user), fresh=False)
         return self._stays(grants, found, state)
 
+    async def is_member(self, tenant: str, room: str, user: str) -> bool:
+        """Return whether the user is a member whom the app has not banned. Read the store in any case."""
+        state = await self._member_states.get((tenant, room, user))
+        return state.role is not None and not self._is_banned(state)
+
     async def throughout(self, session: Session, room: str, read: Callable[[], Awaitable[T]]) -> T:
         """Return what `read` returns, for a session admitted before and after the read; raise Refused otherwise.
 
@@ -119,6 +126,8 @@ class RoomMembers:
     def _remembered(self, session: Session, room: str) -> RoomAccess | None:
         local = self._known(session.tenant, room)
         if local is None or local.room is None or (state := local.roles.get(session.user)) is None:
+            return None
+        if local.members_rev == NONE or not self._is_awaited():
             return None
         return RoomAccess(local.room, *state) if self._stays(session.grants, local.room, state) else None
 

@@ -36,7 +36,7 @@ from greendot.protocol.codes import Err
 from greendot.protocol.commands import RoomDelete, RoomEdit, RoomHistory, RoomReact, RoomSend
 from greendot.protocol.replies import HistoryReply, SendReply
 from greendot.rooms.before_publish import BeforePublish, PublishQuestion
-from greendot.rooms.members import RoomAccess, archived, muted, reader_only, time_left
+from greendot.rooms.members import REMOVED, RoomAccess, archived, muted, reader_only, time_left
 from greendot.rooms.reactions_model import REACTING
 from greendot.rooms.service import RoomService
 from greendot.store.pages import RoomPage
@@ -346,6 +346,9 @@ class RoomMessages:
     async def remove_member(self, tenant: str, room: Room, user: str) -> None:
         """Remove a member. Unless the room is open, no node delivers the room's frames to the user after the return.
 
+        A user who is added again before the return stays in the room. The nodes ask the store, because the removal may
+        reach them after the addition.
+
         Raise EngineUnavailable if a node has not confirmed the removal; the caller repeats the call.
         """
         written = await self._store.remove_member(tenant, room.room, user)
@@ -355,9 +358,8 @@ class RoomMessages:
         now = await self._store.room(tenant, room.room)  # the room may have been closed since the caller read it
         if now is None or not now.open:
             nodes = await nodes_of_user(self._engine, tenant, user)
-            reason = "removed by the app"
             await self._rpc.call(
-                nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, reason, asker, number)
+                nodes, lambda asker, number: MemberRemoved(tenant, room.room, user, REMOVED, asker, number, True)
             )
         await self._members_changed(tenant, user)
 

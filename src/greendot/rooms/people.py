@@ -27,11 +27,13 @@ class RoomProfiles:
         context: NodeContext,
         profiles: ProfileService,
         rooms_of: Callable[[str], Awaitable[list[LocalRoom]]],
+        known: Callable[[], Awaitable[None]],
     ) -> None:
         self._engine = engine
         self._context = context
         self._profiles = profiles
         self._rooms_of = rooms_of
+        self._known = known  # waits until this node knows all removals from rooms (`visibility.freshness`)
 
     async def named(self, tenant: str, users: Sequence[str]) -> dict[str, UserProfile]:
         """Return the names and info of these users; those with neither are left out."""
@@ -91,5 +93,6 @@ class RoomProfiles:
     async def _announce(self, local: LocalRoom, profiles: Mapping[str, Profile]) -> None:
         unnamed = [user for user, profile in profiles.items() if profile.name is None]
         names = await self._names(local.channel.topic.tenant, unnamed)
+        await self._known()
         for user, profile in profiles.items():
             local.present.announce_profile(user, UserProfile(shown_name(profile, names.get(user)), profile.wire))

@@ -55,7 +55,7 @@ from greendot.rooms.session_rooms import SessionRooms
 from greendot.rooms.signals import RoomSignals
 from greendot.rooms.typing import RoomTyping
 from greendot.store.port import Store
-from greendot.store.rooms import MemberState
+from greendot.store.rooms import MemberState, Room
 from greendot.store.wire import message_event, message_page, sent_size, with_reactions
 from greendot.visibility.cache import VisibilityCache
 
@@ -105,7 +105,8 @@ class RoomService:
         self._context = context
         self._held_changes = held_changes
         self.profiles = profiles
-        self.people = RoomProfiles(engine, context, profiles, self._rooms_of)
+        freshness = visibility.freshness
+        self.people = RoomProfiles(engine, context, profiles, self._rooms_of, freshness.known)
         profiles.consumers.append(self.people)
         self._limits = limits
         self.signals = RoomSignals(context, visibility)
@@ -114,11 +115,16 @@ class RoomService:
         self._hidden_typing = HiddenTyping(engine, session_rooms.statuses, context, self._local, limits.typing.hold_ms)
         self.listeners = RoomListeners(self._local, lambda local: self.member_updates.check(local))
         self.mutes = RoomMutes(context, self._local, tenant_mute)
-        self.membership = RoomMembers(store, context, self._local, self._created, self.mutes.room_changed)
-        self.delivery = RoomDelivery(
-            store, context, self._local, profiles, lambda local, room: self.member_updates.differs(local, room)
+        self.membership = RoomMembers(
+            store, context, self._local, self._created, self.mutes.room_changed, freshness.is_awaited
         )
-        self.removal = MemberRemoval(engine, context, self._local, session_rooms, leave=self.leave)
+        self.delivery = RoomDelivery(
+            store, context, self._local, profiles, lambda *found: self.member_updates.differs(*found), freshness.known
+        )
+        freshness.read_members = self.delivery.compare_members
+        self.removal = MemberRemoval(
+            engine, context, self._local, session_rooms, leave=self.leave, is_member=self.membership.is_member
+        )
         self.member_updates = MemberUpdates(
             context, self._local, self.membership, self.delivery, remove=self.removal.remove, receive=self.received
         )
@@ -170,14 +176,18 @@ class RoomService:
         if local is None:
             return None
         removals, revision = local.removals, local.members_rev
-        # Check again now that the node receives removals: a user removed in between must not join.
-        admitted = await self.membership.admit(session, room, fresh=True)
+        # Check again now that the node receives removals: a user removed in between must not join. The room may have
+        # been deleted and not yet announced as such. The protocol of a foreign client decides how a room is created.
+        admitted = await self.membership.admit(session, room, make=connection.foreign is None, fresh=True)
         there = {*local.present.users, *local.typing.users} if self._visibility.needs_reads(session.tenant) else ()
         await self._visibility.know(session.tenant, [session.user], there)
         counted = await local.present.count_with(session.user)
-        messages, truncated = await self._wanted(local, session.user, wanted, admitted.room.erasures)
+        messages, truncated = None, False
+        if not local.is_another(admitted.room):  # else its numbers do not fit this cursor
+            messages, truncated = await self._wanted(local, session.user, wanted, admitted.room)
         is_same = self._local.get(topic) is local and local.removals == removals
-        if messages is None or not is_same or not self._is_current(local, admitted, revision):
+        is_same = is_same and self._visibility.freshness.is_fresh()  # else the process was stopped during a read
+        if not is_same or not self._is_current(local, admitted, revision) or messages is None:
             if local.unchecked is not None and local.checking is not None:
                 await asyncio.shield(local.checking)
             return None
@@ -233,17 +243,18 @@ class RoomService:
         return local.unchecked is None and admitted.room.members_rev >= local.members_rev
 
     async def _wanted(
-        self, local: LocalRoom, reader: str, wanted: Wanted, erasures: int
+        self, local: LocalRoom, reader: str, wanted: Wanted, room: Room
     ) -> tuple[list[RoomMessage] | None, bool]:
         """Return the messages of the reply, up to the cursor, and whether missed messages are left out.
 
-        Return None instead of the messages if content was erased since the admission.
+        Return None instead of the messages if content was erased since the admission, which has read `room`.
         """
         if wanted.after is not None:
-            messages, truncated = await self._missed(local, wanted.after, wanted.most, erasures)
+            await self.delivery.catch_up(local, min(wanted.after, room.head))
+            messages, truncated = await self._missed(local, wanted.after, wanted.most, room.erasures)
         else:
             messages, truncated = await self._newest(local, reader, wanted.history) if wanted.history else [], False
-        return await self._unerased(local, wanted, messages, erasures) if messages else messages, truncated
+        return await self._unerased(local, wanted, messages, room.erasures) if messages else messages, truncated
 
     async def _newest(self, local: LocalRoom, reader: str, count: int) -> list[RoomMessage]:
         """Return the newest `count` messages up to the cursor: a page of the store, then what came during the read."""
@@ -493,7 +504,7 @@ class RoomService:
             if looked > STEP:
                 looked = 0
                 await slices.turn()
-            found = [user async for some in slices.cut(named) for user in some if _concerns(local, user)]
+            found = [user async for some in slices.cut(named) for user in some if local.concerns(user)]
             concerned = None if users is None else found
             if concerned != [] and self._local.get(local.channel.topic) is local:
                 await self._review(local, concerned)
@@ -587,13 +598,3 @@ class RoomService:
         local.typing.close()
         local.present.close()
         self.delivery.drop(local)
-
-
-def _concerns(local: LocalRoom, user: str) -> bool:
-    """Return whether the user is in the room, types there, or listens on this node."""
-    return (
-        local.present.is_counted
-        or user in local.present.users
-        or user in local.typing.users
-        or local.present.is_viewer(user)
-    )

@@ -64,9 +64,10 @@ class SessionRooms:
     def forget(self, session: Session) -> None:
         """Remove a session that no longer counts on this node from its rooms.
 
-        A session that moved to another node leaves a few seconds later, so that the user stays in the rooms.
+        A session that moved to another node leaves a few seconds later, so that the user stays in the rooms. That of
+        an invisible user leaves at once: after a failover to older data, only a noted exit is written again.
         """
-        if session.moved:
+        if session.moved and not self._is_hidden(session):
             self._context.timers.set(MOVED_S, self._leave_all, session)
         else:
             self._leave_all(session)
@@ -127,10 +128,12 @@ class SessionRooms:
     def _is_lost(self, entry: SessionRoom) -> bool:
         """Return whether the engine may have lost an occupant who leaves. Then it would not publish the exit."""
         session, room = entry
+        return self._engine.is_restoring(session.tenant, room) and not self._is_hidden(session)
+
+    def _is_hidden(self, session: Session) -> bool:
         # After the user's last session here, the node knows the status only from the session.
         was_invisible = session.manual is not None and session.manual.status == "invisible"
-        is_hidden = was_invisible or self.statuses.is_invisible(session.key)
-        return self._engine.is_restoring(session.tenant, room) and not is_hidden
+        return was_invisible or self.statuses.is_invisible(session.key)
 
     async def _write(self, entry: SessionRoom, *, restoring: bool = False, is_first: bool = False) -> None:
         """Write the current state, and write again if the state has changed meanwhile. Writes never overlap."""

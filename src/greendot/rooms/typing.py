@@ -26,6 +26,7 @@ from greendot.visibility.cache import VisibilityCache
 # In a large room, clients get the number of typists. Clients drop the number after `ttl_ms`. While users type, the
 # number is sent again after this fraction of `ttl_ms`.
 REPEAT_COUNT = 0.4
+AGAIN_S = 0.2  # a typist whose time is over while this node may have missed removals from the room is looked at again
 
 
 class HiddenTypists(Protocol):
@@ -149,9 +150,17 @@ class RoomTyping(RoomAnnouncer):
         entry = self._entries.pop(user, None)
         if entry is not None:
             self._context.timers.cancel(entry.timer)
-        self._entries[user] = _Entry(name, self._context.timers.set(ms / 1000, self._stop, user))
+        self._entries[user] = _Entry(name, self._context.timers.set(ms / 1000, self._lapse, user))
         if entry is None:
             self.room_view.appears(user)
+
+    def _lapse(self, user: str) -> None:
+        """Remove a typist whose time is over. First, if the process was stopped, learn which listeners may not stay."""
+        if self._visibility.freshness.is_fresh():
+            self._stop(user)
+        else:
+            timer = self._context.timers.set(AGAIN_S, self._lapse, user)
+            self._entries[user] = self._entries[user]._replace(timer=timer)
 
     def _stop(self, user: str) -> None:
         entry = self._entries.pop(user, None)

@@ -10,6 +10,10 @@ node that was stopped, or was cut off from the bus, reads the changes before it 
 bus wait meanwhile.
 
 A node that can reach neither the bus nor the store continues to show users: without the store there are no changes.
+
+Removals from rooms wait for every node with sessions of the user, but not for a node that is declared dead. So a node
+whose last beat is older than half a lease may have missed removals. It then reads the members of its rooms, too, before
+messages from the bus are delivered. If the store does not answer, only the records of rooms wait until it does.
 """
 
 from __future__ import annotations
@@ -33,22 +37,32 @@ Changed = Mapping[str, set[str]]  # by tenant: users whose facts are different
 
 
 class VisibilityFreshness:
-    """Freshness of one node. `heard_at` returns the time up to which all messages on the bus have arrived."""
+    """Freshness of one node. `heard_at` returns the time up to which all messages on the bus have arrived.
 
-    def __init__(self, heard_at: Callable[[], float], context: NodeContext) -> None:
+    Other nodes declare the node dead when its last renewal is older than `lease_s`. A node renews at least twice in a
+    lease. So its last beat is then older than half a lease.
+    """
+
+    def __init__(self, heard_at: Callable[[], float], context: NodeContext, lease_s: float = 15.0) -> None:
         self._heard_at = heard_at
+        self._awaited_s = lease_s / 2
         self._now = context.timers.now
         self._tasks = context.tasks
         self._slices = context.slices
         self.doubts = 0  # times that this node was not fresh: what it knew before may have changed
         self._until = float("-inf")  # the node is fresh until this time, without a further look
         self._read_at = float("-inf")  # start of the last read of changes
+        self._beat_at = self._now()  # time of the newest known beat, or of the start
+        self._members_at = float("-inf")  # start of the last read of members
+        self._must_read_members = False
         self._is_stale = False  # changes must be read
         self._is_reading = False
         self._is_applying = False  # changes are being applied, then messages that wait are delivered
         self._changed: dict[str, set[str]] = {}  # users to review
         self._known: asyncio.Future[None] | None = None  # done when changes were read
         self._held = deque[tuple[Topic, Message]]()  # messages that wait
+        # Set by `RoomService`: read the members of rooms, and remove listeners who may not stay.
+        self.read_members: Callable[[], Awaitable[None]] | None = None
         # Set by `VisibilityUpdates` and the node: read changes, apply them, deliver a message.
         self.read: Callable[[], Awaitable[Changed]]
         self.review: Callable[[Changed], Coroutine[Any, Any, None]]
@@ -64,12 +78,31 @@ class VisibilityFreshness:
         self._until = max(self._read_at, self._heard_at()) + FRESH_S
         if self._now() < self._until:
             return True
-        self.doubt()
+        # During a long outage, the members are read less often than the changes.
+        is_due = self._now() >= self._members_at + self._awaited_s
+        self._doubt(may_miss_removals=is_due and self._is_unheard())
         return False
 
-    def doubt(self) -> None:
-        """Read changes before users are shown again, because messages may have been missed."""
+    def is_awaited(self) -> bool:
+        """Return whether removals from rooms wait for this node, so that it knows all of them."""
+        return not (self._must_read_members or self._is_reading or self._is_unheard())
+
+    def _is_unheard(self) -> bool:
+        """Return whether the last beat is so old that the node may have been declared dead."""
+        if (now := self._now()) >= self._beat_at + self._awaited_s:
+            self._beat_at = max(self._beat_at, self._heard_at())
+        return now >= self._beat_at + self._awaited_s
+
+    def doubt(self, *, was_dead: bool = False) -> None:
+        """Read changes before users are shown again, because messages may have been missed.
+
+        With `was_dead`, or if the last beat is old, read the members of rooms, too.
+        """
+        self._doubt(may_miss_removals=was_dead or self._is_unheard())
+
+    def _doubt(self, *, may_miss_removals: bool) -> None:
         self.doubts += 1
+        self._must_read_members = self._must_read_members or may_miss_removals
         self._until, self._is_stale = float("-inf"), True
         if not self._is_reading:
             self._is_reading = True
@@ -104,6 +137,10 @@ class VisibilityFreshness:
 
     async def _read_changes(self) -> None:
         try:
+            if self._must_read_members:
+                self._must_read_members, self._members_at = False, self._now()
+                if self.read_members is not None:
+                    await self.read_members()
             changed = await self.read()
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)

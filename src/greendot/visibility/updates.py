@@ -18,6 +18,7 @@ from greendot.node.bus import BusTable
 from greendot.node.cluster_rpc import ClusterRpc
 from greendot.node.commands import CommandTable, Outcome
 from greendot.node.context import NodeContext
+from greendot.node.needed_nodes import live_nodes
 from greendot.node.session import Connection, Session
 from greendot.node.timer_model import Timer
 from greendot.protocol.codes import Err
@@ -112,7 +113,7 @@ class VisibilityUpdates:
 
         Raise EngineUnavailable if a node has not confirmed the change.
         """
-        nodes = {info.node for info in await self._engine.nodes() if info.state == "live"}
+        nodes = await live_nodes(self._engine)
         await self._rpc.confirm(
             nodes, lambda asker, number: VisibilityChanged(tenant, user, asker, number, reports_arrival=True, what=what)
         )
@@ -201,6 +202,11 @@ class VisibilityUpdates:
     def lost(self) -> None:
         """Refresh all decisions in use, because messages may have been missed."""
         self._freshness.doubt()
+
+    def reborn(self) -> None:
+        """Refresh the same, and the members of rooms, because other nodes did not wait for a node declared dead."""
+        self._freshness.doubt(was_dead=True)
+        self.greet()
 
     def _on_timer(self, _: None) -> None:
         self.start()

@@ -30,7 +30,8 @@ class Counted:
         self.clock = ManualClock()
         self.timers = Timers(self.clock, driven=False)
         self.sent: list[float] = []
-        self.throttle = CountThrottle(self.timers)
+        self.is_fresh = True
+        self.throttle = CountThrottle(self.timers, lambda: self.is_fresh)
         self.begun = self.timers.now()
 
     def soon(self) -> None:
@@ -71,6 +72,17 @@ def test_after_a_period_of_silence_the_next_is_sent_at_once() -> None:
     assert len(counted.sent) == 2
 
 
+def test_a_node_that_may_have_missed_removals_sends_the_count_later() -> None:
+    counted = Counted()
+    counted.is_fresh = False
+    counted.soon()
+    counted.pass_s(COUNT_EVERY_S)
+    assert counted.sent == []
+    counted.is_fresh = True
+    counted.pass_s(COUNT_EVERY_S)
+    assert counted.after_s == [2 * COUNT_EVERY_S]
+
+
 def test_a_closed_throttle_sends_nothing_more() -> None:
     counted = Counted()
     counted.soon()
@@ -86,6 +98,7 @@ class Visibility:
     def __init__(self) -> None:
         self.hidden: set[tuple[str, str]] = set()  # viewer and target
         self.is_away = False
+        self.freshness = SimpleNamespace(is_fresh=lambda: True)
 
     def view_exceptions(self, tenant: str) -> VisibilityExceptions:
         return VisibilityExceptions(is_open=True)

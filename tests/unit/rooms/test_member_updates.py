@@ -270,7 +270,7 @@ async def test_messages_wait_while_the_members_are_read_once_for_all_of_them(par
         assert (ann.take(), bob.take()) == ([], [])
     await parts.settle()
     assert ann.seqs() == [1, 2, 3]
-    assert [(data["removed"], data["reason"]) for data in bob.data()] == [(True, "removed")]
+    assert [(data["removed"], data["reason"]) for data in bob.data()] == [(True, "removed by the app")]
     assert parts.store.take_calls() == ["heads", "member_states"]
     assert bob.rooms == set()
 

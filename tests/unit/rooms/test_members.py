@@ -138,7 +138,7 @@ async def test_a_refresh_names_listeners_who_lost_the_room_and_keeps_those_whom_
         local = await parts.join(connection, "lobby")
     before = local.members_rev
     await parts.store.remove_member(TENANT, "lobby", "bob")
-    assert await parts.rooms.membership.refresh(local) == {"bob": "removed"}
+    assert await parts.rooms.membership.refresh(local) == {"bob": "removed by the app"}
     assert local.members_rev == before + 1
     assert {user: state.role for user, state in local.roles.items()} == {"ann": "member", "bob": None, "cid": None}
     await parts.store.put_room(TENANT, "lobby", open=True)

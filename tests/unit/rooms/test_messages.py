@@ -232,6 +232,23 @@ async def test_a_removal_returns_when_the_nodes_of_the_member_have_acted_on_it(p
 
 
 @in_virtual_time
+async def test_a_member_who_is_added_again_and_joins_before_a_removal_has_ended_stays(parts: Parts) -> None:
+    await parts.room("lobby", "ann")
+    room = await parts.store.room(TENANT, "lobby")
+    assert room is not None
+    bob = await parts.connect("bob")
+    async with parts.store.holding("room", "after") as held:
+        removing = asyncio.ensure_future(parts.messages.remove_member(TENANT, room, "bob"))
+        await held.reached()
+        await parts.messages.put_member(TENANT, "lobby", "bob", "member")
+        await parts.join(bob, "lobby")
+    await removing
+    await parts.settle()
+    assert (bob.data("room.changed"), bob.rooms) == ([], {"lobby"})
+    assert len(parts.engine.sent(MemberRemoved)) == 1
+
+
+@in_virtual_time
 async def test_after_a_loss_in_the_engine_a_removal_waits_for_nodes_whose_sessions_may_be_missing(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,9 @@ from greendot.errors import Refused
 from greendot.node.channel import ReplyKey, RoomKey
 from greendot.protocol.codec import encode_event
 from greendot.protocol.events import Resync
+from greendot.rooms.members import STORE_S
+from greendot.store.audit import AuditNote
+from greendot.store.restrictions import FOREVER, Restriction
 from greendot.store.rooms import Record
 from greendot.store.wire import message_frame
 from unit.service_parts import TENANT, Parts, in_virtual_time
@@ -102,3 +105,65 @@ async def test_a_joiner_who_is_removed_while_the_admission_is_read_does_not_join
     with pytest.raises(Refused):
         await joining
     assert bob.rooms is None
+
+
+def removal(user: str) -> MemberRemoved:
+    """Return the message of a removal by the app, after which the user may have been added again."""
+    return MemberRemoved(TENANT, "lobby", user, "expelled", "asker", 7, unless_member=True)
+
+
+@in_virtual_time
+async def test_a_member_who_was_added_again_and_has_joined_before_the_removal_arrives_stays(parts: Parts) -> None:
+    _, (_, bob) = await parts.joined("lobby", "ann", "bob")
+    await parts.store.remove_member(TENANT, "lobby", "bob")
+    await parts.store.put_member(TENANT, "lobby", "bob")
+    parts.receive(Topic("node", "", parts.incarnation), removal("bob"))
+    await parts.settle()
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]
+    assert (bob.data("room.changed"), bob.rooms) == ([], {"lobby"})
+    (record,) = await parts.write("lobby")
+    publish(parts, record, 0)
+    await parts.settle()
+    assert bob.seqs() == [1]
+
+
+@in_virtual_time
+async def test_a_removed_member_leaves_before_the_acknowledgement(parts: Parts) -> None:
+    _, (_, bob) = await parts.joined("lobby", "ann", "bob")
+    await parts.store.remove_member(TENANT, "lobby", "bob")
+    async with parts.store.holding("member_states") as held:
+        parts.receive(Topic("node", "", parts.incarnation), removal("bob"))
+        await held.reached()
+        assert parts.engine.sent(Acknowledged) == []
+    await parts.settle()
+    assert ([data["reason"] for data in bob.data("room.changed")], bob.rooms) == (["expelled"], set())
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]
+
+
+@in_virtual_time
+async def test_a_member_who_is_added_again_and_joins_while_a_removal_is_carried_out_stays(parts: Parts) -> None:
+    await parts.joined("lobby", "ann")
+    bob = await parts.connect("bob")
+    async with parts.store.holding("member_states", "after") as held:
+        parts.receive(Topic("node", "", parts.incarnation), removal("bob"))
+        await held.reached()
+        await parts.store.put_member(TENANT, "lobby", "bob")
+        await parts.join(bob, "lobby")
+    await parts.settle()
+    assert parts.engine.sent(Acknowledged) == [Acknowledged(7, parts.incarnation)]
+    assert (bob.data("room.changed"), bob.rooms) == ([], {"lobby"})
+
+
+@in_virtual_time
+async def test_a_banned_member_and_one_of_whom_the_store_says_nothing_in_time_leave(parts: Parts) -> None:
+    _, (ann, bob) = await parts.joined("lobby", "ann", "bob")
+    note = AuditNote(TENANT, 0, "desk", "user.banned", "lobby", "bob")
+    await parts.store.restrict(Restriction(TENANT, "lobby", "bob", "ban", FOREVER, 0, "desk"), note)
+    parts.receive(Topic("node", "", parts.incarnation), removal("bob"))
+    await parts.settle()
+    assert bob.rooms == set()
+    async with parts.store.holding("member_states"):
+        parts.receive(Topic("node", "", parts.incarnation), removal("ann"))
+        await parts.pass_s(STORE_S + 0.1)
+        assert ann.rooms == set()
+    assert len(parts.engine.sent(Acknowledged)) == 2

@@ -156,6 +156,19 @@ async def test_a_session_that_ends_leaves_its_rooms_later_if_it_went_on_elsewher
 
 
 @in_virtual_time
+async def test_an_exit_of_an_invisible_user_who_went_on_elsewhere_is_kept_at_once(parts: Parts) -> None:
+    """After a failover to older data the engine has the user in the room again, and only a kept exit is repeated."""
+    session = (await parts.connect("ann")).session
+    parts.session_rooms.enter(session, "lobby")
+    await parts.statuses.set(session.key, ManualStatus("invisible"))
+    await parts.settle()
+    session.moved = True
+    parts.registry.remove(session)
+    parts.session_rooms.forget(session)
+    assert parts.session_rooms.exited() == [(session, "lobby")]
+
+
+@in_virtual_time
 async def test_a_session_that_is_not_registered_any_more_does_not_enter(parts: Parts) -> None:
     session = (await parts.connect("ann")).session
     parts.engine.is_away = True

@@ -86,6 +86,21 @@ async def test_a_node_that_lives_and_does_not_answer_leaves_the_change_unsure_bu
 
 
 @in_virtual_time
+async def test_nodes_whose_entries_the_engine_has_lost_act_on_a_change_too(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = Consumer(parts)
+    await parts.visibility.know(TENANT, ["bob"], ["ann"])
+
+    async def nodes() -> list[NodeInfo]:
+        return []
+
+    monkeypatch.setattr(parts.engine, "nodes", nodes)
+    await parts.visibility_updates.set_privacy(ANN, None, ["bob"])
+    assert consumer.reviews == [(["ann"], "hidden")]
+
+
+@in_virtual_time
 async def test_contacts_are_limited_and_nodes_are_notified_of_each_change(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

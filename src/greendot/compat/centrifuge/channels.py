@@ -95,8 +95,14 @@ class Channels:
     async def make(self, place: Place) -> Room:
         """Return the room of a channel, which is created if it does not exist."""
         found = await self.find(place)
-        if found is not None:
-            return found
+        return found if found is not None else await self._create(place)
+
+    async def make_again(self, place: Place) -> Room:
+        """Do the same, for a room that this node may know although it was deleted: read the store."""
+        found = await self._store.room(place.tenant, place.room)
+        return found if found is not None else await self._create(place)
+
+    async def _create(self, place: Place) -> Room:
         try:
             return await self._store.put_room(place.tenant, place.room, new=place.new_room)
         except RoomBeingDeleted:

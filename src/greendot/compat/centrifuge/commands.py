@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -45,9 +46,17 @@ from greendot.node.session import Connection, Session
 from greendot.protocol import commands as wire
 from greendot.protocol.codes import Err
 from greendot.protocol.replies import JoinReply, PresentReply
+from greendot.store.rooms import Room
 
 MOST_TTL_S = 2**31 - 1  # largest number of a `ttl` in Protobuf
 GRACE_S = 25.0  # time after the end of a subscription token in which the client may refresh it
+
+
+class Authorised(NamedTuple):
+    """Result of the authorisation of a subscription."""
+
+    room: Room | None = None  # room of the channel, as this node knows it; None if the channel makes no room
+    grant: SubscriptionGrant | None = None  # what the subscription token grants
 
 
 class ChannelCommands:
@@ -114,32 +123,30 @@ class ChannelCommands:
 
     async def _authorise(
         self, connection: CentrifugeConnection, session: Session, place: Place, token: str
-    ) -> SubscriptionGrant | None:
-        """Grant the room of a channel that the token or the channel's name allows. Return what the token grants.
+    ) -> Authorised:
+        """Grant the room of a channel that the token or the channel's name allows.
 
         Otherwise the room decides: it is open, the user is a member, or the connection token names the room.
         """
         if token:
-            granted = await self._read_token(session, place, token)
-            await self._grant(connection, session, place)
-            return granted
+            grant = await self._read_token(session, place, token)
+            return (await self._grant(connection, session, place))._replace(grant=grant)
         users = users_of(place.channel)
         if users is not None and session.user not in users:
             raise CfRefused(CfErr.PERMISSION_DENIED, f"channel {place.channel!r} is for the users in its name")
         if users is not None and place.rules.creates and not needs_token(place.channel, place.rules):
-            await self._grant(connection, session, place)
-        elif place.is_open:
-            await self._channels.make(place)
-        return None
+            return await self._grant(connection, session, place)
+        return Authorised(await self._channels.make(place) if place.is_open else None)
 
     async def _read_token(self, session: Session, place: Place, token: str) -> SubscriptionGrant:
         tokens, revocation_service = self._services.tokens, self._services.revocation_service
         now = self._clock.now_ms()
         return await read_subscription(tokens, revocation_service, token, session, place.channel, now)
 
-    async def _grant(self, connection: CentrifugeConnection, session: Session, place: Place) -> None:
-        await self._channels.make(place)
+    async def _grant(self, connection: CentrifugeConnection, session: Session, place: Place) -> Authorised:
+        room = await self._channels.make(place)
         connection.grant(session, place.room)
+        return Authorised(room)
 
     async def _join(
         self,
@@ -147,21 +154,26 @@ class ChannelCommands:
         session: Session,
         place: Place,
         asked: Subscribe,
-        authorise: Callable[[], Awaitable[SubscriptionGrant | None]],
+        authorise: Callable[[], Awaitable[Authorised]],
     ) -> SubscribeResult:
-        """Join the room of a channel. `authorise` runs after the limits, and returns what the token grants."""
+        """Join the room of a channel. `authorise` runs after the limits."""
         recovers = asked.recover and place.rules.history and place.rules.recover
         command = wire.RoomJoin(room=place.room, after=asked.offset if recovers else None)
-        granted: SubscriptionGrant | None = None
+        authorised = Authorised()
 
         async def prepare() -> None:
-            nonlocal granted
+            nonlocal authorised
             self._services.node.rooms.check_number(connection, session, place.room)
-            granted = await authorise()
+            authorised = await authorise()
 
         connection.joining.add(place.room)
         try:
-            joined = await self._execute(connection, command, prepare)
+            try:
+                joined = await self._execute(connection, command, prepare)
+            except Refused as refused:
+                if not await self._was_deleted(place, authorised.room, refused):
+                    raise
+                joined = await self._execute(connection, command, prepare)
             if connection.closing:
                 raise CfRefused(CfErr.INTERNAL, "the connection was closed", temporary=True)
         except BaseException as error:
@@ -172,6 +184,7 @@ class ChannelCommands:
         finally:
             connection.joining.discard(place.room)
         assert isinstance(joined, JoinReply)
+        granted = authorised.grant
         # No await below: a token that is revoked from now on ends the subscription.
         if granted is not None:
             self._check_revoked(connection, session, place, granted)
@@ -183,6 +196,15 @@ class ChannelCommands:
         if asked.join_leave and place.rules.join_leave:
             connection.dialect = self.dialect(connection, session.tenant, join_leave=True)
         return self._subscribed(place, asked, joined, ends_at)
+
+    async def _was_deleted(self, place: Place, known: Room | None, refused: Refused) -> bool:
+        """Return whether a join was refused because the room that this node knew was deleted; create it again then.
+
+        The announcement of a deletion may arrive here later than a client that knows of the deletion.
+        """
+        if known is None or refused.code not in (Err.NOT_A_MEMBER, Err.NO_SUCH_ROOM):
+            return False
+        return (await self._channels.make_again(place)).epoch != known.epoch
 
     def _check_revoked(
         self, connection: CentrifugeConnection, session: Session, place: Place, granted: SubscriptionGrant

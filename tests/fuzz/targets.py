@@ -89,9 +89,8 @@ def _without_key(upgrade: Upgrade | None) -> Upgrade | None:
     """Return a request without the field of the key, which a known handshake does not replace: nothing reads it."""
     if upgrade is None:
         return None
-    return upgrade._replace(
-        headers={name: value for name, value in upgrade.headers.items() if name != b"sec-websocket-key"}
-    )
+    kept = {name: value for name, value in upgrade.headers.items() if name != b"sec-websocket-key"}
+    return msgspec.structs.replace(upgrade, headers=kept)
 
 
 def handshake(data: bytes) -> None:

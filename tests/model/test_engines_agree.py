@@ -73,7 +73,7 @@ steps = st.one_of(
     *(step("hang up", st.sampled_from([0, 1_500, 3_500]), st.sampled_from([0, 1_000])) for _ in range(2)),
     step("move"),
     step("late", device, idle, name),
-    step("restore", device, idle, name, ago, status, until, revision),
+    step("restore", device, idle, name, ago, status, until, revision, st.sampled_from([None, 500])),
     step("adopt", st.integers(0, 2)),
     step("status", status, until, name, revision),
     step("die", st.sampled_from([None, 0, 2_000])),
@@ -357,8 +357,8 @@ class Story:
         return touched
 
     def known(self, side: Side, device: str, idle: bool, name: str | None, age: int, *status: Any) -> Known:
-        kind, until, rev = status
-        return Known(device, idle, name, age, self.manual(side, kind, until, None, rev))
+        kind, until, rev, lost = status
+        return Known(device, idle, name, age, self.manual(side, kind, until, None, rev), lost)
 
     def manual(self, side: Side, status: Any, until: int | None, text: str | None, rev: int) -> ManualStatus:
         return ManualStatus(status, until and side.start_ms + self.memory.elapsed_ms + until, text, rev)

@@ -50,6 +50,14 @@ class Said(NamedTuple):
     deadline: int = 0
     heard: int = 0
 
+    def ends(self, ref: SessionEpoch) -> bool:
+        """Return whether this linger changes a session with the connection `ref`.
+
+        The end of a session counts although the touch of the latest connection was lost.
+        """
+        is_earlier = ref[:2] == self.ref[:2] and ref.conn < self.ref.conn
+        return ref == self.ref or (self.deadline == self.at and is_earlier)
+
 
 class Session(NamedTuple):
     ref: SessionEpoch
@@ -76,7 +84,7 @@ class Person:
             found = _counting(found, said.at, ends)
             session = found.get(said.ref.session)
             if said.kind == "linger":
-                if session is not None and session.ref == said.ref:
+                if session is not None and said.ends(session.ref):
                     found[said.ref.session] = session._replace(deadline=said.deadline)
                 continue
             if session is None:
@@ -200,7 +208,7 @@ class PresenceMachine(RuleBasedStateMachine):
         device = device if known is None else known.device  # a session stays on its device
         touched = done(self.engine.touch(TENANT, user, ref, device, idle, user.title()))
         person.said.append(Said(self.now, "touch", ref, device, idle))
-        assert touched == (person.manual is not None, known is not None)
+        assert (touched.status_known, touched.resumed) == (person.manual is not None, known is not None)
         self.look(user)
 
     @rule(user=users, data=st.data())
@@ -249,9 +257,10 @@ class PresenceMachine(RuleBasedStateMachine):
     def linger(self, user: str, session: str, conn: int, grace: int, silent: int) -> None:
         person, ref = self.people[user], SessionEpoch(session, self.node, conn)
         known = person.sessions(self.now, self.ends).get(session)
-        ours = known is not None and known.ref == ref
+        ours = known is not None and Said(self.now, "linger", ref, deadline=self.now + grace).ends(known.ref)
         # A connection's first sign of life is its start, and later signs only move it forward.
-        before = [said.heard or said.at for said in person.said if said.ref == ref]
+        its = known.ref if known is not None and ours else ref
+        before = [said.heard or said.at for said in person.said if said.ref == its]
         heard = max([*before, self.now - silent])
         assert done(self.engine.linger(TENANT, user, ref, grace, self.now - heard)) == (grace if ours else None)
         if ours:
@@ -328,9 +337,10 @@ class PresenceMachine(RuleBasedStateMachine):
         there = person.sessions(self.now, self.ends)
         assert snapshot.devices == sorted({session.device for session in there.values()})
         if there:
-            manual = person.status(self.now)
             assert (snapshot.own.state, snapshot.own.text) == person.truth(self.now, self.ends)
-            assert (snapshot.own.status, snapshot.own.until) == (manual.status, manual.until)
+            if person.manual is not None:  # else the status of the user's last sessions
+                manual = person.status(self.now)
+                assert (snapshot.own.status, snapshot.own.until) == (manual.status, manual.until)
             assert snapshot.name == user.title()
 
     def told(self, user: str) -> list[VisibleState]:

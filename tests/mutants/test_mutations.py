@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from . import faults
 from .mutations import mutants
 
 HERE = Path(__file__).parent
@@ -88,3 +89,7 @@ def test_each_equivalent_mutant_exists_and_has_a_reason() -> None:
         for one in listed:
             assert {(one["in"], one["line"], change) for change in one["changes"]} <= there, one
             assert one["why"], one
+
+
+def test_every_listed_fault_fits_the_source() -> None:
+    assert faults.listed()  # raises ValueError if a text is not exactly once in its file

@@ -57,14 +57,14 @@ from greendot.node.timers import Timers
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.commands import PresenceCommands
-from greendot.presence.grace_model import Graces
+from greendot.presence.grace_model import Graces, SessionPeriods
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
 from greendot.presence.mode_model import ModeTable
 from greendot.presence.model import Change
 from greendot.presence.modes import PresenceModes
 from greendot.presence.profiles import ProfileService
-from greendot.presence.sessions import SessionPeriods, SessionService
+from greendot.presence.sessions import SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
 from greendot.protocol.cluster import ListenedQuery, read_listened
@@ -174,7 +174,7 @@ class Node:
     def _make_presence(self, visibility_clients: Mapping[str, VisibilityClient]) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
         presence = settings.presence
-        self.statuses = StatusService(engine, store, context)
+        self.statuses = StatusService(engine, store, context, settings.node.lease_s + presence.grace_s)
         self.profiles = ProfileService(engine, store, context, self.statuses, self.metrics)
         self._session_rooms = SessionRooms(engine, self.statuses, context)
         self.held_changes = HeldChanges(engine, self.rpc, context, self.statuses)
@@ -191,7 +191,7 @@ class Node:
             on_left=self.inbox_delivery.left,
         )
         self.visibility_webhook = VisibilityWebhook(context, node_settings.answer_periods(settings), visibility_clients)
-        self._freshness = self.statuses.freshness = VisibilityFreshness(engine.heard_at, context)
+        self._freshness = self.statuses.freshness = VisibilityFreshness(engine.heard_at, context, settings.node.lease_s)
         policies = node_settings.visibility_policies(settings)
         self._visibility = VisibilityCache(
             store, context, policies, self.visibility_webhook, engine.now_ms, self._freshness
@@ -286,9 +286,8 @@ class Node:
         A node may publish a signal or a start of typing before it applies the change, to a node that has applied it.
         After the first round all of these are published. In the second round they are dropped.
         """
-        tenant, user = key
-        if await self.visibility_updates.publish(tenant, user, "status") > 1:
-            await self.visibility_updates.publish(tenant, user, "signals")
+        if await self.visibility_updates.publish(*key, "status") > 1:
+            await self.visibility_updates.publish(*key, "signals")
 
     def _make_messages(self) -> None:
         engine, store, context = self.engine, self.store, self._context
@@ -506,6 +505,7 @@ class Node:
         self.timers.close()
         self.overload_monitor.stop()
         await self.jwks_refresh.close()
+        self.sessions.write_ends()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.tasks.finish()
@@ -533,7 +533,7 @@ class Node:
 
     def reborn(self, incarnation: str) -> None:
         self.recovery.reborn(incarnation)
-        self.visibility_updates.greet()
+        self.visibility_updates.reborn()
 
     def died(self, incarnation: str) -> None:
         self.recovery.died()

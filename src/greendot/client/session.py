@@ -57,7 +57,7 @@ READS = {kind: [*versions] for kind, versions in VERSIONS.items() if len(version
 # `engine.stale_after_s` has the same default: after this time without Redis, the server marks presence as stale.
 AGED_S = 30.0
 STEADY_S = 5.0  # after a connection of this length, the number of failures starts again at 0
-LATE_S = 30.0  # time in which the server may still execute a hello of a lost connection
+LATE_S = 90.0  # time in which the server may still execute a hello of a lost connection
 
 log = logging.getLogger("greendot.client")
 

@@ -196,6 +196,8 @@ class Recovery:
     def _begin(self, part: Part, pieces: Sequence[Part]) -> None:
         """Hold a lost part, and start the recovery of its pieces."""
         self._is_healing = True
+        self._parts.session_rooms.statuses.expect_older()
+        self._parts.sessions.lost_at = self._context.timers.now()
         self._hold(part, HOLD_S)
         self._recoveries += 1
         self._lost |= dict.fromkeys(pieces, self._recoveries)
@@ -279,7 +281,7 @@ class Recovery:
             for piece in pieces:
                 self._context.tasks.spawn(self._compare(self._parts.rooms.compare, piece))
                 state = self._engine.records_state(piece)
-                restored = await self._attempt(piece, self._restorer.restore(piece))
+                restored = await self._attempt(piece, self._restorer.restore(piece, after_loss=True))
                 if restored is not None:
                     sessions += restored
                     ending.create_task(end(piece, state))
@@ -384,7 +386,12 @@ class Recovery:
     async def _audit(self, part: Part) -> None:
         # After a loss, all nodes run audits at the same time. The argument `wait` slows an audit down to
         # the pace of a restore, so that the audits do not overload the engine.
-        self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part)
+        registry, now = self._context.registry, self._context.timers.now
+
+        def silent_ms(ref: SessionEpoch) -> int:
+            return registry.silent_ms(ref.session, now())
+
+        self.ended += await self._engine.audit(self._parts.sessions.holds, self._restorer.wait, part, silent_ms)
 
     async def _finds_ended(self, part: Part) -> bool:
         """Return whether the engine still has a session that has ended on this node.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from greendot.engine.messages import Part
 from greendot.errors import EngineUnavailable, StoreUnavailable
@@ -50,14 +50,15 @@ class Restorer:
         self._owed_s = 0.0  # seconds that `wait` has not waited yet
         self._late: dict[Entry, None] = {}  # entries that failed, tried again in the background
 
-    async def restore(self, part: Part) -> int:
+    async def restore(self, part: Part, *, after_loss: bool = False) -> int:
         """Write the sessions of a part's users and the occupancy of its rooms; return the number of sessions.
 
-        A few entries that fail are left to the background. Raise EngineUnavailable if the part cannot be reached.
+        With `after_loss`, states from before the loss get new versions. A few entries that fail are left to the
+        background. Raise EngineUnavailable if the part cannot be reached.
         """
         entries = await self._entries(part)
         few = 1 + int(len(entries) * FEW)
-        failed, attempts = await self._write(entries, part), 1
+        failed, attempts = await self._write(entries, part, after_loss=after_loss), 1
         while failed:
             # The store does not answer, and the status of these users is unknown. They were not visible before, either.
             self._retry_later([entry for entry, error in failed if isinstance(error, StoreUnavailable)])
@@ -68,7 +69,7 @@ class Restorer:
                 self._retry_later(again)
                 break
             await self._context.timers.sleep(AGAIN_S * random.uniform(0.5, 1))
-            failed, attempts = await self._write(again, part), attempts + 1
+            failed, attempts = await self._write(again, part, after_loss=after_loss), attempts + 1
         return sum(isinstance(entry, Session) for entry in entries)
 
     async def wait(self, writes: int) -> None:
@@ -91,7 +92,7 @@ class Restorer:
             found += [(session, room) for session, room in exits if part.covers(session.tenant, room)]
         return found
 
-    async def _write(self, entries: Sequence[Entry], part: Part | None) -> list[Failure]:
+    async def _write(self, entries: Sequence[Entry], part: Part | None, *, after_loss: bool) -> list[Failure]:
         """Write the current state of each entry; return those that failed, with the errors.
 
         Raise EngineUnavailable if `part` cannot be reached.
@@ -101,7 +102,7 @@ class Restorer:
             batch = entries[at : at + self._batch]
             async with self._turn:
                 ends = self._context.timers.now() + PAUSE_S * len(batch) / self._batch
-                await self._write_batch(batch, failed)
+                await self._write_batch(batch, failed, after_loss=after_loss)
                 if failed and part is not None and part.away() is not None:
                     raise EngineUnavailable("the engine went away while sessions were restored")
                 if (left_s := ends - self._context.timers.now()) > 0:
@@ -109,13 +110,14 @@ class Restorer:
         self._log(failed)
         return failed
 
-    async def _write_batch(self, batch: Sequence[Entry], failed: list[Failure]) -> None:
+    async def _write_batch(self, batch: Sequence[Entry], failed: list[Failure], *, after_loss: bool) -> None:
         sessions = (entry for entry in batch if isinstance(entry, Session))
         stored = await self._statuses.read_ahead([session.key for session in sessions])
         room = asyncio.Semaphore(AHEAD)
 
         async def write(step: Sequence[Entry]) -> None:
-            results = await asyncio.gather(*(self._restore(entry, stored) for entry in step), return_exceptions=True)
+            restores = (self._restore(entry, stored, after_loss=after_loss) for entry in step)
+            results = await asyncio.gather(*restores, return_exceptions=True)
             failed.extend((entry, error) for entry, error in zip(step, results, strict=True) if error is not None)
             room.release()
 
@@ -125,9 +127,9 @@ class Restorer:
                 steps.create_task(write(step))
                 await asyncio.sleep(0)  # the step begins in a turn of its own
 
-    async def _restore(self, entry: Entry, stored: Mapping[Key, ManualStatus]) -> None:
+    async def _restore(self, entry: Entry, stored: Callable[[Key], ManualStatus | None], *, after_loss: bool) -> None:
         if isinstance(entry, Session):
-            await self._sessions.restore(entry, stored.get(entry.key))
+            await self._sessions.restore(entry, stored(entry.key), after_loss=after_loss)
             self.restored += 1
         else:
             await self._session_rooms.restore(entry)
@@ -152,4 +154,5 @@ class Restorer:
 
     async def _write_late(self) -> None:
         late, self._late = [*self._late], {}
-        self._retry_later([entry for entry, _ in await self._write(late, None)])
+        # Some of the entries may have been lost. For the others, no version is renewed a second time after a loss.
+        self._retry_later([entry for entry, _ in await self._write(late, None, after_loss=True)])

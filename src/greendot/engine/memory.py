@@ -38,6 +38,7 @@ from greendot.presence.model import (
     Change,
     ManualStatus,
     NodeLife,
+    RestoredState,
     SessionEpoch,
     Snapshot,
     UserPresence,
@@ -171,7 +172,11 @@ class MemoryEngine:
         pass
 
     async def audit(
-        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+        self,
+        holds: Callable[[SessionEpoch], bool],
+        pace: PassThrottle | None = None,
+        part: Part | None = None,
+        silent_ms: Callable[[SessionEpoch], int] | None = None,
     ) -> int:
         ended = 0
         for number, ((tenant, user), record) in enumerate([*self._users.items()]):
@@ -182,7 +187,7 @@ class MemoryEngine:
             for session, entry in [*record.sessions.items()]:
                 ref = SessionEpoch(session, entry.incarnation, entry.conn)
                 if entry.incarnation == self._incarnation and not holds(ref):
-                    await self.linger(tenant, user, ref, 0, 0)
+                    await self.linger(tenant, user, ref, 0, 0 if silent_ms is None else silent_ms(ref))
                     ended += 1
         return ended
 
@@ -216,7 +221,8 @@ class MemoryEngine:
         if record.manual is None or known.manual.rev >= record.manual.rev:
             record.manual = known.manual
         now = self.now_ms()
-        _, change = record.touch(ref, known.device, known.idle, now, self._nodes, since=now - known.age_ms)
+        restored = RestoredState(now - known.age_ms, 0 if known.lost_ms is None else now - known.lost_ms)
+        _, change = record.touch(ref, known.device, known.idle, now, self._nodes, restored=restored)
         if change is not None:
             change = structs.replace(change, restored=True)
         self._settled(key, record, change, now)
@@ -350,7 +356,7 @@ class MemoryEngine:
     def _snapshot(self, key: Key) -> Snapshot:
         record = self._users.get(key)
         if record is not None:
-            return Snapshot(record.visible, record.own, record.name, record.devices)
+            return record.snapshot()
         visible, name, _ = self._seen.get(key, (NOBODY, None, 0))
         return Snapshot(visible, visible, name, [])
 

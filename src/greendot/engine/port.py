@@ -16,7 +16,9 @@ To linger is to count as online for the grace, after the connection has ended. A
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from greendot.engine.messages import Message, Part, Topic
 from greendot.engine.results import Adopted, EngineSession, Known, NodeInfo, OccupantPage, Page, Swept, Touched
@@ -74,7 +76,7 @@ class RestoringEngine(Protocol):
         ...
 
 
-class Transition(NamedTuple):
+class Transition(Struct, frozen=True, gc=False, order=True):
     """User who came online or went offline, as others see it; or room that became occupied or vacant."""
 
     kind: Literal["user", "room"]
@@ -148,7 +150,8 @@ class PresenceEngine(Protocol):
         """Record that the connection ended, with its last frame `silent_ms` ago.
 
         The session counts as online for `grace_ms` more. Return the milliseconds that remain. Return None and change
-        nothing if the session has moved to another connection.
+        nothing if the session has another connection. With `grace_ms` 0, end the session even if it has an earlier
+        connection of the same node, because the touch of this connection may have been lost.
         """
         ...
 
@@ -161,6 +164,10 @@ class PresenceEngine(Protocol):
 
         Change nothing if the engine still has the session. The published change is marked as restored, because other
         sessions of the user may still be missing.
+
+        With `known.lost_ms`, the engine may have older data than before the loss. A visible state that was written
+        before then is published with a new version, also if it stays the same: clients may know a higher version than
+        the record's. The version that others see of an invisible user stays.
         """
         ...
 
@@ -169,7 +176,11 @@ class PresenceEngine(Protocol):
         ...
 
     async def set_status(self, tenant: Tenant, user: User, manual: ManualStatus) -> Snapshot:
-        """Copy the durable manual status to the engine. A revision lower than the known one is ignored."""
+        """Copy the durable manual status to the engine. A revision lower than the known one is ignored.
+
+        Return a snapshot, `stale` as in `read`. The engine keeps no status of a user without sessions: if `own` of the
+        snapshot is offline, the status was not taken.
+        """
         ...
 
     async def read(self, tenant: Tenant, users: Sequence[User]) -> list[Snapshot]:
@@ -379,10 +390,16 @@ class Engine(
         ...
 
     async def audit(
-        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+        self,
+        holds: Callable[[SessionEpoch], bool],
+        pace: PassThrottle | None = None,
+        part: Part | None = None,
+        silent_ms: Callable[[SessionEpoch], int] | None = None,
     ) -> int:
         """End the sessions that the engine has for this node if `holds` returns False for them. Return their number.
 
+        `silent_ms` returns the milliseconds since the last frame of a session's client, as in `linger`. It is called
+        only for the sessions to end. Without it, the last frames of their clients count as received now.
         With `part`, only the sessions of users in this part are compared.
         `pace` is awaited before each batch of commands, with the number of commands. There can be many, and none is
         urgent.

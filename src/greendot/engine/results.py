@@ -10,7 +10,7 @@ from msgspec import Struct
 from greendot.presence.model import ManualStatus
 
 
-class Touched(NamedTuple):
+class Touched(Struct, frozen=True, gc=False):
     """Result of `touch`."""
 
     status_known: bool  # False: the user is invisible until `set_status` is called
@@ -25,6 +25,8 @@ class Known(Struct, frozen=True):
     name: str | None
     age_ms: int  # time since the session became idle, or active
     manual: ManualStatus
+    # After a loss: time since the node found it. States that are older get a new version. None: no data was lost.
+    lost_ms: int | None = None
 
 
 class Adopted(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from greendot.node.usage import UsageByTenant
 if TYPE_CHECKING:
     from greendot.node.channel import Channel
     from greendot.node.session import Connection, Session
+
+MOST_ENDED = 5_000  # ended sessions whose last frames are remembered, for an engine that returns with older data
 
 
 class Registry:
@@ -24,6 +27,7 @@ class Registry:
         self.sizes: dict[int, int] = {}  # number of users who have a given number of sessions
         self._users: dict[tuple[str, str], tuple[Session, ...]] = {}  # tuples: most users have one session
         self._tenants: dict[str, int] = {}  # number of users with sessions, by tenant
+        self._heard_at = OrderedDict[str, float]()  # last frames of ended sessions, in monotonic seconds; latest last
 
     def greeted(self, connection: Connection, session: Session, resumed: bool) -> None:
         """Count a connection for its tenant after hello. The socket may be closed already."""
@@ -65,6 +69,10 @@ class Registry:
         if self.sessions.get(session.id) is not session:
             return
         del self.sessions[session.id]
+        if session.leaving is not None:
+            self._heard_at[session.id] = session.leaving.heard_at
+            if len(self._heard_at) > MOST_ENDED:
+                self._heard_at.popitem(last=False)
         theirs = self._users[session.key]
         theirs = () if len(theirs) == 1 else tuple(its for its in theirs if its is not session)
         self._resize(len(theirs) + 1, len(theirs))
@@ -76,6 +84,10 @@ class Registry:
             self._tenants[session.tenant] -= 1
             if not self._tenants[session.tenant]:
                 del self._tenants[session.tenant]
+
+    def silent_ms(self, session_id: str, now: float) -> int:
+        """Return the milliseconds since the last frame of an ended session. Return 0 if it is not remembered."""
+        return max(0, round((now - self._heard_at.get(session_id, now)) * 1000))
 
     def _resize(self, before: int, after: int) -> None:
         """Count a user's change from `before` to `after` sessions."""

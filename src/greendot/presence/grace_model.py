@@ -1,4 +1,4 @@
-"""Grace: how long a session continues after its connection has ended, by cause."""
+"""Grace: how long a session continues after its connection has ended, by cause. Periods of a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
+from greendot.node.timer_model import has_come
 from greendot.protocol.codes import Close, invites_return
+
+PING_AFTER = 0.6  # share of `dead_after` after which a silent client of a foreign protocol gets a ping
 
 
 class EndCause(Enum):
@@ -24,6 +27,26 @@ class Graces(Struct, frozen=True):
     lost: float
     clean: float
     silent: float
+
+
+class SessionPeriods(Struct, frozen=True):
+    """Periods in seconds, from the settings."""
+
+    dead_after: float  # silence after which a connection counts as dead
+    idle: float  # time without activity after which a session is idle
+    graces: Graces
+    leeway: float = 0.0  # time for which an expired token is still accepted
+    accept_when_away: bool = False  # whether clients may connect while the engine is away
+
+    def ping_at(self, received_at: float) -> float:
+        """Return when a client of a foreign protocol gets a ping. `received_at` is the time of its last frame."""
+        return received_at + self.dead_after * PING_AFTER
+
+    def ping_or_close_in(self, received_at: float, now: float) -> float:
+        """Return the seconds until a silent client of a foreign protocol gets a ping or, after a ping, is closed."""
+        ping_at = self.ping_at(received_at)
+        due_at = received_at + self.dead_after if has_come(ping_at, now) else ping_at
+        return max(0.0, due_at - now)
 
 
 def grace_s(cause: EndCause, code: int, graces: Graces) -> float:

@@ -26,6 +26,11 @@ def unknown_presence(user: str, *, stale: bool = False) -> Presence:
     return entry(user, NOBODY, None, [], stale=stale)
 
 
+def _has_seen(shown: Presence) -> bool:
+    """Return whether the entry of a hidden watcher shows that the watcher saw the user before."""
+    return shown.name is not None or shown.version > 0
+
+
 class HiddenWatchers:
     """Hidden watchers of all users watched on this node. `now_ms` is the engine's time."""
 
@@ -55,6 +60,7 @@ class HiddenWatchers:
         self._watched.detach(watched.channel.topic, connection)  # also drops frames that wait for the connection
         self._celebrities.left(watched, connection)
         if watched.visible.state != "offline" and not watched.is_polled:
+            watched.completed([connection])
             self._deliver(watched, connection, gone)
 
     def lift(self, watched: WatchedUser, connection: Connection) -> Presence | None:
@@ -76,18 +82,28 @@ class HiddenWatchers:
 
     def forget(self, watched: WatchedUser, connection: Connection) -> None:
         watched.barred.pop(connection, None)
+        watched.completed([connection])
 
-    def snapshot(self, watched: WatchedUser, connection: Connection | None) -> Presence:
-        """Return the snapshot entry for a connection that may not see the user."""
+    def snapshot(self, watched: WatchedUser, connection: Connection | None, *, stale: bool) -> Presence:
+        """Return the snapshot entry for a connection that may not see the user. Others get it with `stale`, too."""
         shown = None if connection is None else watched.barred.get(connection)
-        if shown is None or (shown.version == 0 and shown.name is None):
+        if shown is None or not _has_seen(shown):
             # The usual case. It must take no longer than for an unknown user.
-            return entry(watched.user, NOBODY, None, [], stale=watched.stale)
-        return structs.replace(self._current(watched, shown), devices=[])
+            return entry(watched.user, NOBODY, None, [], stale=stale)
+        return structs.replace(self._current(watched, shown), devices=[], stale=stale or UNSET)
 
     def redeliver(self, watched: WatchedUser) -> None:
         """Send hidden watchers their entry after `stale` has changed: its absence would show that they are hidden."""
+        marked = watched.marked
         for connection, shown in watched.barred.items():
+            if connection not in marked:
+                self._deliver(watched, connection, shown)
+        watched.completed(watched.barred)
+
+    def complete(self, watched: WatchedUser, connection: Connection) -> None:
+        """Send a hidden watcher the entry without the mark of its snapshot, as to other watchers at this time."""
+        shown = watched.barred[connection]
+        if not (watched.is_polled and _has_seen(shown)):  # other watchers of a polled user get nothing, either
             self._deliver(watched, connection, shown)
 
     def _gone(self, watched: WatchedUser) -> Presence:
@@ -102,9 +118,8 @@ class HiddenWatchers:
         return without_last_seen(shown) if watched.discreet else shown
 
     def _current(self, watched: WatchedUser, shown: Presence) -> Presence:
-        seen_before = shown.name is not None or shown.version > 0
         shown = structs.replace(shown, stale=watched.stale or UNSET)
-        return polled(shown, self._now_ms()) if seen_before and watched.is_polled else shown
+        return polled(shown, self._now_ms()) if _has_seen(shown) and watched.is_polled else shown
 
     def _deliver(self, watched: WatchedUser, connection: Connection, shown: Presence) -> None:
         frame = encode_event(self._current(watched, shown), self._context.clock.now_ms())

@@ -86,6 +86,15 @@ class SessionRecord(Struct, gc=False):
     heard: int = 0  # for a lingering session: time of the last frame from its client; 0 while connected
 
 
+class RestoredState(NamedTuple):
+    """Facts about the state of a session that is being restored."""
+
+    since: int  # time at which the state began
+    # After a loss of data, a time after the loss. A state with an older version gets a new version, even if it does not
+    # change: the record may be older than states that clients were shown before, and clients ignore lower versions.
+    lost_at: int = 0
+
+
 class Snapshot(NamedTuple):
     """State of one user at the time of a read."""
 
@@ -116,7 +125,6 @@ class Change(Struct, frozen=True):
 
 NOBODY = VisibleState()
 _GONE = NodeLife(None, 0)  # a node that is not in the table of nodes: dead, and its sessions have ended long ago
-_UNKNOWN = ManualStatus()  # in place of a status that was not read yet
 
 
 class UserPresence:
@@ -151,16 +159,15 @@ class UserPresence:
         now: int,
         nodes: Mapping[str, NodeLife],
         *,
-        since: int | None = None,
+        restored: RestoredState | None = None,
     ) -> tuple[bool, Change | None]:
         """Record that a session has the connection `ref`. Return whether the session existed before, and the change.
 
         If `idle` is None, an existing session stays idle or active as before. A new connection shows that the device
         has come back. So every other lingering session of the same device ends.
 
-        Pass `since` only to restore a session. It is the time at which the restored state began. A restore does not
-        show that the device has come back: another lingering session of the device may be newer. So a restore ends no
-        other session.
+        Pass `restored` only to restore a session. A restore does not show that the device has come back: another
+        lingering session of the device may be newer. So a restore ends no other session.
 
         The session does not change if the connection `ref` has already ended and the session lingers. Nor does it
         change if it already has a newer connection of the same node.
@@ -173,7 +180,7 @@ class UserPresence:
         if record is None:
             self.sessions[ref.session] = SessionRecord(device, ref.incarnation, ref.conn, bool(idle))
         elif not self._current(record, ref):
-            return True, self._settle(now, since)
+            return True, self._settle(now, restored)
         else:
             record.incarnation, record.conn = ref.incarnation, ref.conn
             # The client has returned, so the session lingers no longer. When this connection ends, `linger` sets the
@@ -181,9 +188,9 @@ class UserPresence:
             record.deadline, record.heard = None, 0
             if idle is not None:
                 record.idle = idle
-        if came and since is None:
+        if came and restored is None:
             self._end_others(ref.session, device)
-        return record is not None, self._settle(now, since)
+        return record is not None, self._settle(now, restored)
 
     def _end_others(self, session: str, device: str) -> None:
         """End the lingering sessions of a device that has come back with the session `session`."""
@@ -220,9 +227,11 @@ class UserPresence:
 
         Return `grace`, and the change. If `ref` is not the current connection of the session, do not change the
         session, and return None instead of `grace`.
+
+        With `grace` 0, `ref` may also be a later connection of the same node, whose `touch` was lost: the session ends.
         """
         self._prune(now, nodes)  # an ended session must not begin to linger again
-        record = self._record(ref)
+        record = self._record(ref, or_earlier=not grace)
         if record is None:
             return None, self.settle(now, nodes)
         record.deadline, record.heard = now + grace, heard
@@ -256,20 +265,25 @@ class UserPresence:
             if record.deadline is not None:
                 record.deadline += jump
 
-    def settle(self, now: int, nodes: Mapping[str, NodeLife], since: int | None = None) -> Change | None:
+    def settle(self, now: int, nodes: Mapping[str, NodeLife]) -> Change | None:
         """Remove the sessions that have ended by `now`, and the status if its time is over.
 
         Return the change of the user's state, devices or name, or None if nothing changed.
         """
         self._prune(now, nodes)
-        return self._settle(now, since)
+        return self._settle(now)
 
-    def _settle(self, now: int, since: int | None) -> Change | None:
+    def _settle(self, now: int, restored: RestoredState | None = None) -> Change | None:
         """Do the same as `settle`, but keep all sessions: the caller has removed those that have ended."""
         manual = self.manual
-        if manual is not None and manual.until is not None and manual.until <= now:
+        if manual is None:
+            # The user is offline until the status is known. Then the state changes, and so does all that is published.
+            self.turned = None
+            return None
+        if manual.until is not None and manual.until <= now:
             manual = self.manual = ManualStatus(rev=manual.rev)
-        return self._compare(manual or _UNKNOWN, now, now if since is None else since)
+        since, lost_at = (now, 0) if restored is None else restored
+        return self._compare(manual, now, since, lost_at)
 
     @staticmethod
     def _current(record: SessionRecord, ref: SessionEpoch) -> bool:
@@ -283,11 +297,12 @@ class UserPresence:
             return True
         return ref.conn > record.conn or (ref.conn == record.conn and record.deadline is None)
 
-    def _record(self, ref: SessionEpoch) -> SessionRecord | None:
+    def _record(self, ref: SessionEpoch, *, or_earlier: bool = False) -> SessionRecord | None:
+        """Return the session if `ref` is its connection. With `or_earlier`, it may have an earlier one of the node."""
         record = self.sessions.get(ref.session)
-        if record is None or record.incarnation != ref.incarnation or record.conn != ref.conn:
+        if record is None or record.incarnation != ref.incarnation:
             return None
-        return record
+        return record if record.conn == ref.conn or (or_earlier and record.conn < ref.conn) else None
 
     def _prune(self, now: int, nodes: Mapping[str, NodeLife]) -> None:
         ended: list[str] | None = None  # nearly always none
@@ -306,18 +321,18 @@ class UserPresence:
         for session in ended or ():
             del self.sessions[session]
 
-    def _state(self) -> State:
-        if not self.sessions or self.manual is None:
+    def _state(self, manual: ManualStatus) -> State:
+        if not self.sessions:
             return "offline"
-        if self.manual.status == "busy":
+        if manual.status == "busy":
             return "busy"
         for record in self.sessions.values():
             if not record.idle:
                 return "online"
         return "idle"
 
-    def _compare(self, manual: ManualStatus, now: int, since: int) -> Change | None:
-        before, own_before, state = self.visible, self.own, self._state()
+    def _compare(self, manual: ManualStatus, now: int, since: int, lost_at: int) -> Change | None:
+        before, own_before, state = self.visible, self.own, self._state(manual)
         version = own_before.version + 1  # `own` has the highest version: `own` changes whenever `visible` does
         if version < now:
             version = now
@@ -332,9 +347,12 @@ class UserPresence:
             public = visible.state != before.state or visible.text != before.text
             if (visible.state == "offline") != (before.state == "offline"):
                 self.turned = visible.state != "offline"
-        devices = [record.device for record in self.sessions.values()]
-        if len(devices) > 1:
-            devices = sorted({*devices})
+        # The version for others stays while the user is invisible: a new one would show that the user has a session.
+        if not public and before.version < lost_at and before.state != "offline":
+            visible, public = structs.replace(before, version=version), True
+        if own.version < (version if public else lost_at) and own.state != "offline":
+            own, private = structs.replace(own, version=version), True
+        devices = self._devices()
         if not public and not private and self.name == self.published_name and devices == self.devices:
             return None
         self.published_name, self.devices = self.name, devices
@@ -344,6 +362,14 @@ class UserPresence:
             # While the states `own` and `visible` are equal, both attributes refer to the same object.
             self.own = own = before if own is before or own == before else own
         return Change(before, own, self.name, devices, public, private)
+
+    def _devices(self) -> list[str]:
+        devices = [record.device for record in self.sessions.values()]
+        return sorted({*devices}) if len(devices) > 1 else devices
+
+    def snapshot(self) -> Snapshot:
+        devices = self._devices() if self.manual is None else self.devices
+        return Snapshot(self.visible, self.own, self.name, devices)
 
     @staticmethod
     def _visible(

@@ -21,7 +21,7 @@ from greendot.presence.celebrities import Celebrities
 from greendot.presence.hidden_watchers import HiddenWatchers, unknown_presence
 from greendot.presence.last_seen import LastSeenReader
 from greendot.presence.last_seen_model import is_unknown
-from greendot.presence.model import Snapshot, ordered, project, restored_order, without_last_seen
+from greendot.presence.model import Snapshot, VisibleState, ordered, project, restored_order, without_last_seen
 from greendot.presence.modes import PresenceModes
 from greendot.presence.profile_model import NO_PROFILE
 from greendot.presence.profiles import ProfileService
@@ -93,6 +93,31 @@ class PresenceSnapshots:
             found = [again.get((tenant, user), its) for user, its in zip(users, found, strict=True)]
         complete = self._last_seen.complete
         return [complete(its, times.get((tenant, user))) for user, its in zip(users, found, strict=True)]
+
+    async def without_hidden(
+        self, tenant: str, users: Sequence[str], found: Sequence[Snapshot], shown: Sequence[VisibleState]
+    ) -> list[Snapshot]:
+        """Return snapshots that were read after a loss, with the shown state of each user who is invisible.
+
+        After a failover to older data, the engine may have the state from before a user became invisible. The user's
+        node restores the status, but at the moment it may be paused or cut off. So a user who is shown as offline, and
+        would become visible by an older state, is compared with the store.
+        """
+        doubted = {
+            (tenant, user)
+            for user, its, before in zip(users, found, shown, strict=True)
+            if before.state == "offline" != its.visible.state and its.visible.version < before.version
+        }
+        stored, now = await self._statuses.read_ahead([*doubted]), self._engine.now_ms()
+
+        def is_invisible(key: Key) -> bool:
+            manual = stored(key) if key in doubted else None
+            return manual is not None and manual.status == "invisible" and (manual.until is None or manual.until > now)
+
+        return [
+            its._replace(visible=before) if is_invisible((tenant, user)) else its
+            for user, its, before in zip(users, found, shown, strict=True)
+        ]
 
     def order(self, tenant: str, users: Sequence[str]) -> Sequence[int]:
         """Return positions of users in the order in which to read them in slices; see `PresenceEngine.order`."""
@@ -231,9 +256,10 @@ class PresenceReads:
 
     def _hidden(self, session: Session, user: str) -> Presence:
         watched = self._watched.get(Topic("watch", session.tenant, user))
+        is_restoring = self._snapshots.is_restoring(session.tenant, user)
         if watched is None:
-            return unknown_presence(user, stale=self._snapshots.is_restoring(session.tenant, user))
-        return self._hidden_watchers.snapshot(watched, session.connection)
+            return unknown_presence(user, stale=is_restoring)
+        return self._hidden_watchers.snapshot(watched, session.connection, stale=watched.stale or is_restoring)
 
     async def _open_polled(self, tenant: str, users: Iterable[str]) -> dict[str, WatchedUser]:
         """Follow those of the users who are polled, and return their state on this node."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -32,7 +32,7 @@ from greendot.ids import Key, new_session_id
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Disconnection, Session
 from greendot.node.timer_model import has_come
-from greendot.presence.grace_model import EndCause, Graces, grace_s
+from greendot.presence.grace_model import EndCause, SessionPeriods, grace_s
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.profiles import ProfileService
 from greendot.presence.status import StatusService
@@ -40,7 +40,6 @@ from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
 HELLO_S = 10.0  # seconds after which a connection without hello is closed
-PING_AFTER = 0.6  # share of `dead_after_s` after which a silent client of a foreign protocol gets a ping
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # After an outage of the engine, a session lingers for this number of ms or more. If its whole grace is shorter, the
 # session lingers for the whole grace. Clients that were refused during the outage try again sooner (`hello.RETRY_MS`).
@@ -49,17 +48,7 @@ NOTICED_S = 2.0  # seconds within which all nodes notice a loss
 MOST_IN_DOUBT = 1_000  # maximum number of sessions in doubt (see `_hold_in_doubt`); each failed resume may add one
 
 
-class SessionPeriods(Struct, frozen=True):
-    """Periods in seconds, from the settings."""
-
-    dead_after: float  # silence after which a connection counts as dead
-    idle: float  # time without activity after which a session is idle
-    graces: Graces
-    leeway: float = 0.0  # time for which an expired token is still accepted
-    accept_when_away: bool = False  # whether clients may connect while the engine is away
-
-
-class Opened(NamedTuple):
+class Opened(Struct, frozen=True):
     """Session on its connection, as returned by `open`."""
 
     session: Session
@@ -102,6 +91,7 @@ class SessionService:
         self._coming: set[str] = set()  # new ids of sessions that this node is adopting
         self._postponed: set[SessionEpoch] = set()  # sessions whose end waits: see `_may_write`
         self._in_doubt: set[str] = set()  # new ids of sessions that this node may have adopted: see `_hold_in_doubt`
+        self.lost_at: float | None = None  # monotonic time at which this node last found a loss
         self._due = self._check  # one bound method, shared by the timers of all connections
 
     # --- opening ---
@@ -164,11 +154,9 @@ class SessionService:
     async def renew(self, session: Session, before: Grants) -> None:
         """Apply the name and info of a new token. `before` has the old grants. Raise StoreUnavailable on failure."""
         if session.grants.name not in (None, before.name):
-            try:
+            with suppress(EngineUnavailable):  # the restore after the outage writes the name of the token
                 name = session.grants.name
                 await self._engine.touch(*session.key, session.ref, session.device, session.idle, name)
-            except EngineUnavailable:
-                pass  # the restore after the outage writes the name of the token
         await self._profiles.claim(session)
 
     def _attach(self, session: Session, connection: Connection, grants: Grants) -> None:
@@ -282,13 +270,13 @@ class SessionService:
 
     def expect_frames(self, connection: Connection) -> None:
         """Set the timer of a connection with a foreign protocol. Some of them never get a session."""
-        connection.timer = self._timers.set(self._foreign_due_in(connection), self._due, connection)
+        due_in = self._periods.ping_or_close_in(connection.received_at, self._timers.now())
+        connection.timer = self._timers.set(due_in, self._due, connection)
 
     def _arm(self, connection: Connection) -> None:
         """Set the connection's only timer to the earliest of its deadlines: dead, token expired, idle, or ping due.
 
-        If the present timer fires earlier, keep this timer: when it fires, `_check` sets the next one. So a deadline
-        that moves to a later time costs nothing. After a hello, the timer of `expect_hello` usually stays.
+        If the present timer fires earlier, keep it, and `_check` sets the next one. So a later deadline costs nothing.
         """
         session = connection.session
         if session is None or connection.closing:
@@ -301,7 +289,7 @@ class SessionService:
         if not session.idle and (idle_in := session.active_at - now + periods.idle) < due_in:
             due_in = idle_in
         if connection.foreign is not None:
-            due_in = min(due_in, self._foreign_due_in(connection))
+            due_in = min(due_in, periods.ping_or_close_in(connection.received_at, now))
         if timer is not None:
             if timer.due <= now + due_in:
                 return
@@ -338,18 +326,10 @@ class SessionService:
             self._arm(connection)
 
     def _ping(self, connection: Connection) -> None:
-        """Send a ping to a client of a foreign protocol if the client was silent for `PING_AFTER` of `dead_after`."""
-        if connection.foreign is not None and has_come(self._ping_at(connection), self._timers.now()):
+        """Send a ping to a client of a foreign protocol if the client is silent."""
+        ping_at = self._periods.ping_at(connection.received_at)
+        if connection.foreign is not None and has_come(ping_at, self._timers.now()):
             connection.foreign.ping(connection)
-
-    def _ping_at(self, connection: Connection) -> float:
-        return connection.received_at + self._periods.dead_after * PING_AFTER
-
-    def _foreign_due_in(self, connection: Connection) -> float:
-        """Return the seconds until a silent client of a foreign protocol gets a ping or, after a ping, is closed."""
-        now, ping_at = self._timers.now(), self._ping_at(connection)
-        due_at = connection.received_at + self._periods.dead_after if has_come(ping_at, now) else ping_at
-        return max(0.0, due_at - now)
 
     def _set_idle(self, session: Session, idle: bool) -> None:
         session.idle, session.state_at = idle, self._timers.now()
@@ -360,9 +340,13 @@ class SessionService:
         if session.connection is None:
             return
         try:
-            await self._engine.touch(*session.key, session.ref, session.device, session.idle, None)
-        except EngineUnavailable:
-            self._later(lambda session: self._tasks.spawn(self._show_idle(session)), session)
+            if self._engine.is_restoring(*session.key):  # it may have an older status, which `touch` would show
+                await self.restore(session)
+            else:
+                await self._engine.touch(*session.key, session.ref, session.device, session.idle, None)
+        except (EngineUnavailable, StoreUnavailable):
+            if session.connection is not None:  # else the timer belongs to the end of the session
+                self._later(lambda session: self._tasks.spawn(self._show_idle(session)), session)
 
     # --- ending ---
 
@@ -444,8 +428,7 @@ class SessionService:
     def _remains(self, session: Session, ref: SessionEpoch, remaining: int | None) -> None:
         """Handle the engine's answer to a linger or a leave: `remaining`, the ms of the grace that remain.
 
-        If `remaining` is 0, this linger has ended the session. If `remaining` is None, the session has ended, by this
-        leave or earlier, or the engine does not know the session epoch.
+        0: this linger has ended the session. None: it ended earlier or by this leave, or the engine does not know it.
         """
         if session.ref is not ref or session.connection is not None:  # the session has a new connection
             return
@@ -490,11 +473,7 @@ class SessionService:
             self._on_left(session.key)
 
     def may_end_within(self, session: Session, seconds: float) -> bool:
-        """Return whether the session may end within `seconds`.
-
-        If the session is connected, return True: its connection may end at any time, and the grace may be very short.
-        After `bye`, for example, the grace is 0.
-        """
+        """Return whether the session may end within `seconds`. A connected one may: after `bye` the grace is 0."""
         if session.connection is not None:
             return True
         return session.leaving is not None and session.leaving.since(self._timers.now())[0] < seconds * 1000
@@ -502,9 +481,8 @@ class SessionService:
     def prolong(self, session: Session, seconds: float) -> None:
         """Keep a session for `seconds` plus the grace of a lost connection, counted from this call.
 
-        Call this if the client wants to resume the session but has to wait, because a node is busy or has refused the
-        hello. If the session still has its old connection, only set `held_until`. When the old connection ends, `lost`
-        reads `held_until` and prolongs the grace, unless the grace is 0.
+        Call this if the client has to wait for its resume, because a node is busy or has refused the hello. If the
+        session still has its old connection, `lost` prolongs the grace when this connection ends, unless it is 0.
         """
         if session.connection is not None:
             session.held_until = self._timers.now() + seconds
@@ -553,6 +531,24 @@ class SessionService:
         self._timers.cancel(session.leave_timer)
         session.leave_timer = self._timers.set(RETRY_S * random.uniform(1, 2), again, session)
 
+    def write_ends(self) -> None:
+        """Write the ends of connections and sessions whose write has failed or waits, because this node stops.
+
+        Otherwise the engine would keep these sessions until the node's end, and take this time for their last-seen.
+        """
+        for session in self.here():
+            timer = session.leave_timer
+            if session.ref in self._postponed or (timer is not None and timer.call == self._linger_again):
+                self._tasks.spawn_brief(self._write_end(session))
+
+    async def _write_end(self, session: Session) -> None:
+        assert session.leaving is not None
+        left_ms, silent_ms = session.leaving.since(self._timers.now())
+        if self._engine.is_restoring(*session.key):
+            left_ms = max(left_ms, round(NOTICED_S * 1000))  # see `_may_write`; the engine ends the session
+        with suppress(EngineUnavailable, StoreUnavailable):
+            await self._engine.linger(*session.key, session.ref, left_ms, silent_ms)
+
     # --- after a loss in the engine ---
 
     def here(self) -> list[Session]:
@@ -562,11 +558,13 @@ class SessionService:
         """Return whether this node has the session, is adopting it, or has it in doubt. Audits end all others."""
         return any(ref.session in ids for ids in (self._registry.sessions, self._coming, self._in_doubt))
 
-    async def restore(self, session: Session, stored: ManualStatus | None = None) -> None:
+    async def restore(self, session: Session, stored: ManualStatus | None = None, *, after_loss: bool = False) -> None:
         """Write the complete current state of a session to the engine.
 
-        `stored` is the user's status, if the caller has just read it from the store. Raise EngineUnavailable if the
-        engine is away. Raise StoreUnavailable if the store is away and this node does not know the status.
+        `stored` is the user's status, if the caller has just read it from the store. With `after_loss`, a state from
+        before the latest loss gets a new version; so it does while sessions may be missing in the engine. Raise
+        EngineUnavailable if the engine is away. Raise StoreUnavailable if the store is away and this node does not know
+        the status.
         """
         manual = stored or await self._statuses.to_restore(session.key)
         if self._registry.sessions.get(session.id) is not session:
@@ -581,18 +579,20 @@ class SessionService:
         if session.ref.incarnation != self.incarnation:
             session.ref, session.confirmed = self._next_ref(session), False
         ref = session.ref
-        await self._engine.restore(*session.key, ref, self._known(session, manual))
+        await self._engine.restore(*session.key, ref, self._known(session, manual, after_loss=after_loss))
         session.confirmed = session.confirmed or session.ref is ref
         if session.connection is None:
             await self._linger(session, ref)
 
-    def _known(self, session: Session, manual: ManualStatus) -> Known:
-        since = self._statuses.since(session.key, manual, session.state_at)
-        age_ms = round((self._timers.now() - since) * 1000)
-        return Known(session.device, session.idle, session.grants.name, age_ms, manual)
+    def _known(self, session: Session, manual: ManualStatus, *, after_loss: bool = False) -> Known:
+        now, lost_ms = self._timers.now(), None
+        if self.lost_at is not None and (after_loss or self._engine.is_restoring(*session.key)):
+            lost_ms = round((now - self.lost_at) * 1000)
+        age_ms = round((now - self._statuses.since(session.key, manual, session.state_at)) * 1000)
+        return Known(session.device, session.idle, session.grants.name, age_ms, manual, lost_ms)
 
     async def _restore_user(self, key: Key) -> None:
-        """Restore a user's sessions before those of other users, because this user has just set a status."""
+        """Restore a user's sessions before those of others, because this user has just set a status."""
         for session in self._registry.sessions_of(*key):
             try:
                 await self.restore(session)

@@ -7,7 +7,7 @@ node knows the status. A node that may have missed changes reads the status of a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from greendot.visibility.freshness import VisibilityFreshness
 RETRY_S = 1.0
 STORE_S = 1.0  # longest wait for a stored status when a session is restored
 ASK_AGAIN_S = 5.0  # seconds until the store is asked again after it did not answer
+OLDER_S = 15.0  # added to lease and grace: for the start of a node, and for noticing a loss
 AT_ONCE = 500  # statuses compared with the store in one read
 AUTO = ManualStatus()  # shared by most users, so that a known status costs no memory
 # A version is the time in milliseconds. Each further change in the same millisecond adds 1, so a version can be
@@ -46,7 +47,8 @@ T = TypeVar("T")
 class StatusService:
     """Manual statuses. Reads of the same tick share one query: a thousand returning users cause one read."""
 
-    def __init__(self, engine: Engine, store: StatusStore, context: NodeContext) -> None:
+    def __init__(self, engine: Engine, store: StatusStore, context: NodeContext, lapse_s: float = 0.0) -> None:
+        """`lapse_s` is the time, in seconds, until the sessions of a dead node have ended: lease and grace together."""
         self._engine = engine
         self._store = store
         self._context = context
@@ -66,7 +68,11 @@ class StatusService:
         # Of users with sessions here who have set a status: the version of that change, and its monotonic seconds.
         self._seen: dict[Key, tuple[int, float]] = {}
         self._ask_at = 0.0  # monotonic seconds before which the store is not asked for statuses of restored sessions
-        self._unread: set[Key] = set()  # users restored while the store did not answer, to be compared with the store
+        self._unread: set[Key] = set()  # users whose statuses could not be read from the store, to be compared later
+        self._lapse_s = lapse_s
+        # Monotonic seconds before which the engine may have statuses that are older than those in the store. At the
+        # start of the node it may have failed over to older data while no node ran.
+        self._older_until = context.timers.now() + lapse_s + OLDER_S if lapse_s else 0.0
         # Callback that writes the sessions of a user, with the status, to the engine, which may have lost them.
         self.restore: Callable[[Key], Coroutine[Any, Any, None]] | None = None
         self.bus: BusTable = {StatusChanged: lambda topic, message: self.refresh((topic.tenant, topic.name))}
@@ -103,10 +109,30 @@ class StatusService:
     async def learn(self, key: Key) -> None:
         """Read the status from the engine, which has it for a user with sessions on other nodes."""
         (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
-        if snapshot.stale:
+        if _is_doubtful(snapshot):
             await self.copy(key)  # the engine may have lost the status; the store has it
         else:
             self._note(key, snapshot, doubts)
+            if self._context.timers.now() < self._older_until:
+                await self._compare_learnt(key)
+
+    def expect_older(self) -> None:
+        """Compare statuses that are learnt from the engine with the store for some time, because data was lost.
+
+        After a failover the engine may have older data. Nodes restore the statuses of their sessions. But a session of
+        a dead node keeps its older status in the engine until it ends, or until its client returns to another node.
+        """
+        self._older_until = self._context.timers.now() + self._lapse_s + OLDER_S
+
+    async def _compare_learnt(self, key: Key) -> None:
+        """Show the stored status of a user if it differs. While the store does not answer, compare it later."""
+        stored = None
+        if has_come(self._ask_at, self._context.timers.now()):
+            stored = await self._in_time(self._manuals.get(key))
+        if stored is None:
+            self._compare_later([key])
+        elif (known := self.known(key)) is not None and not _same(stored, known):
+            await self._show(key, stored)
 
     async def _current(self, key: Key, read: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """Return the result of a read that began after all announcements, and the value of `_doubts` when it began."""
@@ -182,16 +208,18 @@ class StatusService:
         Raise EngineUnavailable or StoreUnavailable if the status cannot be read.
         """
         self._announce(key)
-        if self._context.registry.sessions_of(*key) and not await self._read_shared(key):
+        # If the engine has another status, this node may just have restored the user with an older one.
+        has_sessions = bool(self._context.registry.sessions_of(*key))
+        if has_sessions and not (await self._read_shared(key) and self.is_invisible(key)):
             await self.read_stored(key)
-            if self.restore is not None:
-                await self.restore(key)  # nodes that watch the user may have lost the change
+            # Nodes that watch the user may have lost the change. Do not wait: this node hides the user already.
+            self._restore_soon(key)
 
     async def _read_shared(self, key: Key) -> bool:
         """Read the status from the engine. Return False if the engine may not know it."""
         (snapshot,), doubts = await self._current(key, lambda: self._engine.read(key[0], [key[1]]))
-        if snapshot.stale or snapshot.own.state == "offline":
-            return False  # lost, or sessions that are not written yet
+        if _is_doubtful(snapshot):
+            return False
         self._note(key, snapshot, doubts)
         return True
 
@@ -234,12 +262,16 @@ class StatusService:
         for session in self._context.registry.sessions_of(*key):
             session.manual = AUTO if manual == AUTO else manual
 
-    async def read_ahead(self, keys: Sequence[Key]) -> Mapping[Key, ManualStatus]:
-        """Return the stored statuses of users who are about to be restored; none if the store does not answer."""
+    async def read_ahead(self, keys: Sequence[Key]) -> Callable[[Key], ManualStatus | None]:
+        """Read the stored statuses of users who are about to be restored. Return a function that returns them.
+
+        The function returns None if the store did not answer, or if a new status was announced since the read began.
+        """
         if not keys or not has_come(self._ask_at, self._context.timers.now()):
-            return {}
+            return lambda key: None
+        announced = self._announced
         stored = await self._in_time(self._store.statuses(keys))
-        return {} if stored is None else {key: stored.get(key, AUTO) for key in keys}
+        return lambda key: None if stored is None or self._is_void(key, announced) else stored.get(key, AUTO)
 
     async def to_restore(self, key: Key) -> ManualStatus:
         """Return the stored status; while the store does not answer, the status that this node knows.
@@ -248,9 +280,11 @@ class StatusService:
         status, either.
         """
         if has_come(self._ask_at, self._context.timers.now()):
-            stored = await self._in_time(self._manuals.get(key))
+            # A read that began before an announcement may return an older status. If the engine has lost the user, it
+            # has not taken the new status, and would keep the older one.
+            stored = await self._in_time(self._current(key, lambda: self._manuals.get(key)))
             if stored is not None:
-                return stored
+                return stored[0]
         manual = self.known(key)
         if manual is None:
             raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
@@ -276,7 +310,7 @@ class StatusService:
         self._context.tasks.spawn(self._compare())
 
     async def _compare(self) -> None:
-        """Read the stored statuses of users who were restored without them, and show each that differs."""
+        """Read the stored statuses of users that could not be read earlier, and show each that differs."""
         unread, self._unread = [*self._unread], set()
         try:
             while unread:
@@ -284,7 +318,9 @@ class StatusService:
                 stored = await self._store.statuses(users)
                 for key in users:
                     manual, known = stored.get(key, AUTO), self.known(key)
-                    if known is not None and not _same(manual, known):
+                    # Without its revision, the known status was restored only if the engine had none: it may have an
+                    # older one. So the same status is written, too.
+                    if known is not None and known != manual:
                         await self._show(key, manual)
                 del unread[-AT_ONCE:]
         except (EngineUnavailable, StoreUnavailable) as error:
@@ -344,10 +380,15 @@ class StatusService:
         snapshot = await self._engine.set_status(*key, manual)
         if self._is_void(key, announced):
             return snapshot  # another status was announced, and is being read
+        has_sessions = bool(self._context.registry.sessions_of(*key))
+        if has_sessions and snapshot.own.state == "offline":
+            self.learnt(key, manual)  # the engine has not taken the status; the next restore writes it
+            self._look_again(key)
+            return snapshot
         self._note(key, snapshot, doubts)
         if manual is not AUTO and (known := self.known(key)) is not None and _same(known, manual):
             self._know(key, manual)  # with its revision
-        if snapshot.stale and self._context.registry.sessions_of(*key):
+        if snapshot.stale and has_sessions:
             self.learnt(key, manual)  # the engine may not know the sessions yet
         return snapshot
 
@@ -405,11 +446,24 @@ class StatusService:
         except EngineUnavailable:
             is_known = False
         else:
-            is_known = not snapshot.stale
+            is_known = not _is_doubtful(snapshot)
             if is_known:
                 self._note(key, snapshot, doubts)
-        if not is_known and self._context.registry.sessions_of(*key) and key not in self._ends:
+        if not is_known:
+            self._look_again(key)
+
+    def _look_again(self, key: Key) -> None:
+        if self._context.registry.sessions_of(*key) and key not in self._ends:
             self._ends[key] = self._context.timers.set(RETRY_S, self._over, key)
+
+
+def _is_doubtful(snapshot: Snapshot) -> bool:
+    """Return whether the engine may not know the status of a user with sessions here.
+
+    Such a user is offline there if the sessions were lost, are not written yet, or have ended with a node that counted
+    as dead.
+    """
+    return snapshot.stale or snapshot.own.state == "offline"
 
 
 def _same(one: ManualStatus, other: ManualStatus) -> bool:

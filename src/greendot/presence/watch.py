@@ -41,6 +41,8 @@ from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 from greendot.visibility.cache import VisibilityCache
 
+CLOCKS_MS = 2_500  # tolerated difference between the engine's clock and this node's copy of it
+
 
 class WatchLimits(Struct, frozen=True):
     """Limits and times of watches, from the settings."""
@@ -150,7 +152,10 @@ class WatchService:
 
     def _begin(self, watched: WatchedUser, connection: Connection, session: Session) -> WatchEntry:
         """Attach the connection, if it may see the user, and take the snapshot."""
+        self._holds.settle(watched)
         shown = self._attach(watched, connection, session)
+        if watched.held and not watched.stale:
+            watched.owe(connection)
         return WatchEntry(watched, watched.shows, encode_part(shown))
 
     def _attach(self, watched: WatchedUser, connection: Connection, session: Session) -> Presence:
@@ -158,7 +163,7 @@ class WatchService:
             watched.discreet = self._visibility.is_discreet(*watched.key)
         if not self._may_see(session, watched.user):
             self._hidden_watchers.bar(watched, connection)
-            return self._hidden_watchers.snapshot(watched, connection)
+            return self._hidden_watchers.snapshot(watched, connection, stale=watched.is_doubtful)
         if connection in watched.barred and (lifted := self._hidden_watchers.lift(watched, connection)) is not None:
             return structs.replace(self._snapshot(watched, session), version=lifted.version)
         if connection not in watched.channel.listeners or watched.celebrity is not None:
@@ -236,6 +241,8 @@ class WatchService:
             return
         if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
             self._await_restored(watched)  # other sessions of the user may follow: showing this would flicker
+            # The user may have connected at the same time. The engine then publishes no other change of the state.
+            self._changed_meanwhile(watched, change)
             return
         renamed = self._rename(watched, change.name)
         watched.devices = change.devices
@@ -275,11 +282,13 @@ class WatchService:
             watched.name, watched.devices = change.name or watched.name, change.devices
         visible = change.visible
         if not visible.version:  # the user was restored after a loss, and has not been visible since then
-            visible = _newer(watched.visible, visible, keeps=_same(visible, watched.visible))
-        if visible.version > watched.visible.version:
-            self._show(watched, visible, anyway=was_stale)
-        if change.own.version > watched.own.version:
-            self._show_own(watched, change.own, anyway=was_stale)
+            asked_ms = self._engine.now_ms()
+            visible = _newer(watched.visible, visible, asked_ms, keeps=_same(visible, watched.visible))
+        # A state that stays as it was is shown, too, if it was marked as stale: the mark ends.
+        if was_stale or visible.version > watched.visible.version:
+            self._show(watched, max(visible, watched.visible, key=_version), anyway=was_stale)
+        if was_stale or change.own.version > watched.own.version:
+            self._show_own(watched, max(change.own, watched.own, key=_version), anyway=was_stale)
         if was_stale:
             self._hidden_watchers.redeliver(watched)
 
@@ -291,7 +300,11 @@ class WatchService:
             return
         frame = encode_event(watched.shown(self._engine.now_ms()), self._context.clock.now_ms())
         key = ("presence", watched.user)
-        self._context.hub.offer(watched.channel, frame, key=key, skip=self._devices(watched))
+        own = self._devices(watched)
+        skip = [*own, *watched.marked] if _same(before, visible) else own
+        self._context.hub.offer(watched.channel, frame, key=key, skip=skip)
+        if watched.owed:
+            watched.completed([c for c in watched.owed if c not in own and c not in watched.barred])
 
     def _show_again(self, watched: WatchedUser) -> None:
         """Deliver the state with a new name or info. The version stays: the state has not changed."""
@@ -308,7 +321,28 @@ class WatchService:
             return
         if own := self._devices(watched):
             frame = encode_event(watched.shown_own(), self._context.clock.now_ms())
-            self._context.hub.send_each(own, frame, key=("presence", watched.user))
+            marked = watched.marked if _same_own(before, visible) else ()
+            some = [device for device in own if device not in marked]
+            self._context.hub.send_each(some, frame, key=("presence", watched.user))
+            watched.completed(own)
+
+    def _show_owed(self, watched: WatchedUser) -> None:
+        """Deliver the state to watchers whose snapshot was marked as stale, after the end of a hold.
+
+        Their clients may know a newer state from another node than the one in the snapshot. So they get the state also
+        if it has not changed here.
+        """
+        owed, watched.owed = watched.owed, None
+        for connection in owed or ():
+            session = connection.session
+            if connection in watched.barred:
+                self._hidden_watchers.complete(watched, connection)
+            elif session is not None and connection in watched.channel.listeners:
+                is_own = session.user == watched.user
+                if is_own or not watched.is_polled:
+                    shown = watched.shown_own() if is_own else watched.shown(self._engine.now_ms())
+                    frame = encode_event(shown, self._context.clock.now_ms())
+                    connection.send(frame, record=False, key=("presence", watched.user))
 
     def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
@@ -392,6 +426,7 @@ class WatchService:
             elif (shown := self._hidden_watchers.lift(watched, connection)) is not None:
                 frame = encode_event(shown, self._context.clock.now_ms())
                 connection.send(frame, record=False, key=("presence", watched.user))
+                watched.completed([connection])
 
     # --- after missed messages, or a loss of data in the engine ---
 
@@ -469,24 +504,30 @@ class WatchService:
             await self._resync(key[0], [watched], intact=True)
 
     async def _resync(self, tenant: str, users: Sequence[WatchedUser], *, intact: bool) -> None:
-        now = self._context.timers.now()
+        now, asked_ms = self._context.timers.now(), self._engine.now_ms()
         chunk = [watched for watched in users if not self._is_held(watched, now)]
         before = [watched.visible for watched in chunk]
         for watched in chunk:
             watched.held = False  # from now on `changed` applies every change, so none is missed during the read
         seen = {watched.user for watched in chunk if watched.visible.last_seen is not None}
-        snapshots = await self.snapshots.read_shared(tenant, [watched.user for watched in chunk], seen)
+        names = [watched.user for watched in chunk]
+        snapshots = await self.snapshots.read_shared(tenant, names, seen)
+        if not intact:
+            snapshots = await self.snapshots.without_hidden(tenant, names, snapshots, before)
         for watched, snapshot, visible in zip(chunk, snapshots, before, strict=True):
             if not self._is_held(watched, now):  # no further loss meanwhile
-                self._retry(watched, snapshot, settled=intact or watched.visible is not visible)
+                self._retry(watched, snapshot, asked_ms, settled=intact or watched.visible is not visible)
 
     def _is_held(self, watched: WatchedUser, now: float) -> bool:
         """Return whether the user is still held at `now`: a state that is read must not replace the shown one."""
         self._holds.settle(watched)
         return not has_come(watched.held_until, now)
 
-    def _retry(self, watched: WatchedUser, snapshot: Snapshot, *, settled: bool) -> None:
-        """Apply a snapshot. Unless `settled`, apply it even if its version is older: the newer state was lost."""
+    def _retry(self, watched: WatchedUser, snapshot: Snapshot, asked_ms: int, *, settled: bool) -> None:
+        """Apply a snapshot that was read at `asked_ms` of the engine's clock, or a moment later.
+
+        Unless `settled`, apply it even if its version is older: the newer state was lost.
+        """
         if snapshot.stale:
             self._await_restored(watched)
             return
@@ -494,12 +535,13 @@ class WatchService:
         if snapshot.visible.version >= watched.visible.version or not settled:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
         visible, own = snapshot.visible, snapshot.own
-        visible = _newer(watched.visible, visible, keeps=settled or _same(visible, watched.visible))
-        own = _newer(watched.own, own, keeps=settled or _same_own(own, watched.own))
+        visible = _newer(watched.visible, visible, asked_ms, keeps=settled or _same(visible, watched.visible))
+        own = _newer(watched.own, own, asked_ms, keeps=settled or _same_own(own, watched.own))
         self._show(watched, visible, anyway=was_stale)
         self._show_own(watched, own, anyway=was_stale)
         if was_stale:
             self._hidden_watchers.redeliver(watched)
+        self._show_owed(watched)
 
     async def _read(self, fresh: Sequence[WatchedUser]) -> None:
         topics = [watched.channel.topic for watched in fresh]
@@ -521,6 +563,10 @@ def _by_tenant(some: Iterable[WatchedUser]) -> dict[str, list[WatchedUser]]:
     return found
 
 
+def _version(state: VisibleState) -> int:
+    return state.version
+
+
 def _watchers(watched: WatchedUser) -> set[str]:
     connections = (*watched.channel.listeners, *watched.barred)
     return {connection.session.user for connection in connections if connection.session is not None}
@@ -536,8 +582,10 @@ def _same_own(one: VisibleState, other: VisibleState) -> bool:
     return _same(one, other) and (one.status, one.until) == (other.status, other.until)
 
 
-def _newer(shown: VisibleState, read: VisibleState, *, keeps: bool) -> VisibleState:
+def _newer(shown: VisibleState, read: VisibleState, asked_ms: int, *, keeps: bool) -> VisibleState:
     """Return the state that was read if it is not older, and otherwise the shown state if `keeps` is True.
+
+    `asked_ms` is a time of the engine's clock, as this node knows it, before the state was read.
 
     Pass True if the engine has lost nothing, or if the watchers would see no difference. An invisible user would
     otherwise get a new version that a user who is really offline does not get: only the `status` of the two differs.
@@ -546,5 +594,7 @@ def _newer(shown: VisibleState, read: VisibleState, *, keeps: bool) -> VisibleSt
         return read
     if keeps:
         return shown
-    # Clients ignore older versions: the state that was read gets a newer version.
-    return structs.replace(read, version=shown.version + 1)
+    # Clients ignore older versions: the state that was read gets a newer version. If an earlier failover brought older
+    # data, clients may know a newer state than the shown one. So the version is also near the time of the read. It is
+    # not later, because each change after the read must have a newer version: its time.
+    return structs.replace(read, version=max(shown.version + 1, asked_ms - CLOCKS_MS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from greendot.node.channel import Channel
@@ -36,6 +37,7 @@ class WatchedUser(TopicSubscription):
         "held",
         "held_until",
         "name",
+        "owed",
         "own",
         "profile",
         "raised",
@@ -52,6 +54,8 @@ class WatchedUser(TopicSubscription):
         self.devices: list[str] = []
         self.held = False  # after a loss: only confirmed changes are shown until all sessions are restored
         self.held_until = 0.0  # monotonic seconds: reads are ignored before this time too
+        # Connections that got a snapshot marked as stale only because the user was held: the end of the mark is due.
+        self.owed: dict[Connection, None] | None = None  # None: no connection, as usual
         self.stale = False  # watchers see the state as possibly out of date
         self.celebrity: CelebrityWatchers | None = None  # set if the user has very many watchers or is polled
         self.discreet = False  # others do not see when the user was last seen
@@ -75,11 +79,32 @@ class WatchedUser(TopicSubscription):
 
     def shown(self, now_ms: int, *, devices: bool = False) -> Presence:
         """Return the entry for others at `now_ms` of the engine's clock, with `devices` for a snapshot."""
-        shown = entry(self.user, self.visible, self.name, self.devices if devices else None, stale=self.stale)
+        listed, stale = (self.devices, self.is_doubtful) if devices else (None, self.stale)
+        shown = entry(self.user, self.visible, self.name, listed, stale=stale)
         shown = with_profile(shown, self.profile)
         if self.discreet:
             shown = without_last_seen(shown)
         return polled(shown, now_ms) if self.is_polled else shown
+
+    def owe(self, connection: Connection) -> None:
+        self.owed = self.owed or {}
+        self.owed[connection] = None
+
+    @property
+    def marked(self) -> Collection[Connection]:
+        """Return the connections whose snapshot had the mark, while all watchers get it."""
+        return (self.owed or ()) if self.stale else ()
+
+    def completed(self, connections: Iterable[Connection]) -> None:
+        """Record that these connections got the state without the mark of their snapshots."""
+        if owed := self.owed:
+            for connection in connections:
+                owed.pop(connection, None)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return whether the state may be older than one that a new watcher knows from another node."""
+        return self.stale or self.held
 
     @property
     def is_polled(self) -> bool:
@@ -87,8 +112,8 @@ class WatchedUser(TopicSubscription):
 
     def shown_own(self, *, devices: bool = False) -> Presence:
         """Return the entry for the user's own devices, which is never polled."""
-        listed = self.devices if devices else None
-        return with_profile(entry(self.user, self.own, self.name, listed, own=True, stale=self.stale), self.profile)
+        listed, stale = (self.devices, self.is_doubtful) if devices else (None, self.stale)
+        return with_profile(entry(self.user, self.own, self.name, listed, own=True, stale=stale), self.profile)
 
 
 class WatchEntry(NamedTuple):

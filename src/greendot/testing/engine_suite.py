@@ -150,6 +150,16 @@ class EngineSuite(LifeSuite, OccupantSuite, TurnSuite, UsedNameSuite):
             assert await h.engine.leave(T, "ann", old) is None
             assert (await self.see(h, "ann")).visible.state == "online"
 
+    async def test_a_session_ends_although_the_touch_of_its_last_connection_was_lost(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            last = ref._replace(conn=3)
+            assert await h.engine.linger(T, "ann", last, 1_000, 0) is None
+            assert await h.engine.linger(T, "ann", last._replace(incarnation="other"), 0, 0) is None
+            assert (await self.see(h, "ann")).visible.state == "online"
+            assert await h.engine.linger(T, "ann", last, 0, 0) == 0
+            assert (await self.see(h, "ann")).visible.state == "offline"
+
     async def test_a_late_touch_of_a_connection_that_is_gone_does_not_bring_it_back(self) -> None:
         async with self.harness() as h:
             ref = await self.come(h, "ann")

@@ -79,6 +79,39 @@ class LifeSuite(EngineTests):
             await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, manual=ManualStatus(rev=4)))
             assert (await self.see(h, "ann")).own.status == "invisible"
 
+    async def test_after_a_loss_a_restored_state_from_before_gets_a_newer_version(self) -> None:
+        """After a failover, clients may know a newer state than the data, and they ignore lower versions."""
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            before = (await self.see(h, "ann")).visible
+            await h.advance(2.0)
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            for _ in range(2):  # the second restore finds a state from after the loss
+                await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, lost_ms=500))
+            snapshot = await self.see(h, "ann")
+            assert snapshot.visible == snapshot.own
+            assert before.version + 1_900 < snapshot.visible.version
+            assert structs.replace(snapshot.visible, version=before.version) == before
+            await h.settle()
+            (change,) = [message for _, message in h.heard]
+            assert isinstance(change, Change)
+            assert (change.visible, change.own, change.restored) == (snapshot.visible, snapshot.own, True)
+            assert (change.public, change.private) == (True, True)
+
+    async def test_after_a_loss_others_see_no_new_version_of_an_invisible_user(self) -> None:
+        async with self.harness() as h:
+            ref = await self.come(h, "ann")
+            invisible = ManualStatus("invisible", None, None, 5)
+            await h.engine.set_status(T, "ann", invisible)
+            before = await self.see(h, "ann")
+            await h.advance(2.0)
+            await h.engine.subscribe([Topic("watch", T, "ann")])
+            await h.engine.restore(T, "ann", ref, structs.replace(KNOWN, manual=invisible, lost_ms=500))
+            after = await self.see(h, "ann")
+            assert after.visible == before.visible
+            assert before.own.version < after.own.version
+            assert await self.changes(h, "ann") == []
+
     # --- moving ---
 
     async def test_a_session_continues_under_another_id_without_a_published_change(self) -> None:
@@ -153,6 +186,17 @@ class LifeSuite(EngineTests):
             assert await h.engine.audit(lambda ref: ref == held) == 2
             assert [entry.session for entry in await h.engine.sessions(T, "ann")] == ["held"]
             assert (await self.see(h, "bob")).visible.state == "offline"
+
+    async def test_an_ended_session_that_is_not_held_was_heard_when_the_node_says(self) -> None:
+        async with self.harness() as h:
+            await self.come(h, "ann", "ghost")
+            await self.come(h, "bob", "ghost", conn=2)
+            ages = {1: 20_000, 2: 0}
+            assert await h.engine.audit(lambda ref: False, None, None, lambda ref: ages[ref.conn]) == 2
+            ann, bob = (await self.see(h, "ann")).visible, (await self.see(h, "bob")).visible
+            assert ann.last_seen is not None
+            assert bob.last_seen is not None
+            assert 19_000 < bob.last_seen - ann.last_seen < 21_000
 
     async def test_a_node_lists_itself_among_the_living(self) -> None:
         async with self.harness() as h:

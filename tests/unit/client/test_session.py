@@ -227,6 +227,22 @@ async def test_a_session_that_moved_to_a_lost_connection_of_this_client_is_taken
 
 
 @run
+async def test_a_hello_is_repeated_once_if_a_lost_hello_of_this_client_took_the_session() -> None:
+    async with serving() as server, connected(server, backoff=AT_ONCE) as (me, peer):
+        peer.drop()
+        lost = await server.next()
+        await lost.next(Hello)
+        lost.drop()
+        peer = await server.next()
+        await peer.next(Hello)
+        peer.close(4505, "session resumed elsewhere")  # the server has executed the lost hello
+        peer = await server.next()
+        await peer.next(Hello)
+        peer.close(4505, "session resumed elsewhere")  # by another program
+        await state(me, "closed")
+
+
+@run
 async def test_a_hello_that_is_closed_as_replaced_is_not_repeated() -> None:
     async with serving() as server, connected(server, backoff=AT_ONCE) as (me, peer):
         peer.drop()

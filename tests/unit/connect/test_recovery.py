@@ -305,6 +305,62 @@ async def test_a_session_that_older_data_bring_back_ends_when_other_nodes_have_n
 
 
 @in_virtual_time
+async def test_a_state_in_older_data_gets_a_newer_version_than_any_state_from_before_the_loss(parts: NodeParts) -> None:
+    """A client may have been shown a newer state by another node, and ignores older ones."""
+    node, ann = await watched(parts)
+    await parts.online("bob")
+    await ann.frames()
+    before = await parts.shown("bob")
+    await pass_time(60)
+    node.recovery.found(Part(), intact=True)  # the hourly refresh
+    await pass_time(LONG_S)
+    assert await parts.shown("bob") == before
+    lost_at = parts.engine.now_ms()
+    node.recovery.found(Part(), intact=False)
+    await pass_time(LONG_S)
+    visible = (await parts.shown("bob")).visible
+    assert visible.version >= lost_at
+    assert visible.since == before.visible.since
+    assert await states(ann) == []
+    node.recovery.found(Part(), intact=True)
+    await pass_time(LONG_S)
+    assert (await parts.shown("bob")).visible == visible
+
+
+@in_virtual_time
+async def test_a_session_restored_late_in_a_loss_gets_a_newer_version_too(parts: NodeParts) -> None:
+    node, _ = await watched(parts)
+    bob = await parts.online("bob")
+    await pass_time(60)
+    lost_at = parts.engine.now_ms()
+    async with held(parts.engine, "restore"):
+        node.recovery.found(Part(), intact=False)
+        await settle()
+        parts.engine.restoring = True
+    await node.sessions.restore(bob.session)
+    assert (await parts.shown("bob")).visible.version >= lost_at
+
+
+@in_virtual_time
+async def test_a_session_that_older_data_bring_back_does_not_change_the_last_seen_time(parts: NodeParts) -> None:
+    node, _ = await watched(parts)
+    bob = await parts.greeted("bob", device="phone")
+    ref = bob.session.ref
+    bob.say(type="bye")
+    await settle()
+    last_seen = (await parts.shown("bob")).visible.last_seen
+    assert last_seen is not None
+    await pass_time(60)
+    parts.engine._seen.clear()
+    await parts.engine.restore("default", "bob", ref, KNOWN)
+    node.recovery.found(Part(), intact=False)
+    await pass_time(NOTICED_S + LONG_S)
+    visible = (await parts.shown("bob")).visible
+    assert (visible.state, node.recovery.ended) == ("offline", 1)
+    assert visible.last_seen == pytest.approx(last_seen, abs=100)
+
+
+@in_virtual_time
 async def test_an_audit_that_fails_is_left_to_the_next(parts: NodeParts) -> None:
     node, _ = await watched(parts)
     parts.engine.away = {"audit"}

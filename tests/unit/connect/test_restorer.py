@@ -192,6 +192,29 @@ async def test_a_part_that_goes_away_ends_the_restore_after_its_batch(parts: Nod
     assert parts.engine.count("restore") == 2
 
 
+# --- the status ---
+
+
+@in_virtual_time
+async def test_a_status_set_after_the_statuses_were_read_replaces_the_older_one(parts: NodeParts) -> None:
+    """The engine has lost the user, so it does not take the new status. The restore must not write the older one."""
+    made_by = await made(parts)
+    ann = await parts.greeted("ann")
+    parts.engine.lose()
+    async with (
+        held(parts.store, "statuses", "after") as reading,
+        held(parts.engine, "set_status", "after") as setting,
+        under_way(made_by.restore(Part())),
+    ):
+        await reading.reached()
+        ann.say(type="status.set", status="invisible")
+        await setting.reached()  # this node does not know the answer of the engine yet
+        reading.release()
+    await settle()
+    assert {known.manual.status for *_, known in parts.engine.made("restore")} == {"invisible"}
+    assert await parts.states("ann") == ["offline"]
+
+
 # --- without the store ---
 
 

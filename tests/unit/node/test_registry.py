@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from greendot.engine.messages import Topic
-from greendot.node.session import Session
+from greendot.node.registry import MOST_ENDED
+from greendot.node.session import Disconnection, Session
 from greendot.protocol.commands import ClientInfo
 from unit.node_parts import NodeParts, in_virtual_time, settle
 
@@ -28,6 +29,21 @@ async def test_a_session_is_removed_once_and_never_in_place_of_another_with_its_
     parts.registry.remove(there)
     parts.registry.remove(there)
     assert (parts.registry.sessions, parts.registry.usage.of("default").users) == ({}, 0)
+
+
+@in_virtual_time
+async def test_the_last_frames_of_the_latest_ended_sessions_are_remembered(parts: NodeParts) -> None:
+    registry, sessions = parts.registry, [parts.session("ann", f"d{number}").session for number in range(3)]
+    for number, session in enumerate(sessions):
+        session.leaving = Disconnection(at=100.0 + number, grace_ms=0, silent_ms=4_000)
+        registry.remove(session)
+    assert [registry.silent_ms(session.id, 110.0) for session in sessions] == [14_000, 13_000, 12_000]
+    assert registry.silent_ms("unknown", 110.0) == 0
+    for _ in range(MOST_ENDED - 1):
+        session = parts.session("bob").session
+        session.leaving = Disconnection(105.0, 0, 0)
+        registry.remove(session)
+    assert [registry.silent_ms(session.id, 110.0) for session in sessions] == [0, 0, 12_000]
 
 
 @in_virtual_time

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from greendot.app.node import Node
 from greendot.engine.messages import ClusterAnswer, Entered, Left, Part, SessionsQuestion, Topic
+from greendot.engine.results import Known
 from greendot.presence.grace_model import EndCause
 from greendot.presence.held_changes import ATTEMPTS, WITHIN_S
 from greendot.presence.held_model import Seen
-from greendot.presence.model import Change, ManualStatus, VisibleState
+from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
 from greendot.protocol.events import State
 from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
 from unit.node_parts import held as stopped
@@ -162,6 +163,61 @@ async def test_an_invisible_user_is_hidden_without_a_question(parts: NodeParts) 
     await pass_time(0.1)
     publish(parts, "bob", "online", restored=True, invisible=True)
     assert (await states(ann), questions(parts)) == ([("bob", "offline")], [])
+
+
+@in_virtual_time
+async def test_a_user_who_connects_while_another_node_restores_an_ended_session_is_shown_at_once(
+    parts: NodeParts,
+) -> None:
+    """The node that restores it has ended it, but the loss came first. No user is held any longer."""
+    await parts.whole()
+    ann, bob = await parts.greeted("ann"), parts.session("bob")
+    await ann.ask(type="watch", users=["bob"])
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    ended = SessionEpoch(f"{OTHER}-1", OTHER, 1)
+    await parts.engine.touch(*bob.session.key, bob.session.ref, "phone", False, None)  # the status is not known yet
+    await parts.engine.restore(*bob.session.key, ended, Known("phone", False, None, 1_000, ManualStatus()))
+    await parts.engine.set_status(*bob.session.key, ManualStatus())
+    await parts.engine.linger(*bob.session.key, ended, 0, 0)
+    await settle()
+    (question,) = questions(parts)
+    answer(parts, question, Seen.NOTHING)
+    assert await states(ann) == [("bob", "online")]
+
+
+@in_virtual_time
+async def test_a_user_of_whom_only_an_ended_session_is_restored_is_not_shown(parts: NodeParts) -> None:
+    await parts.whole()
+    ann = await parts.greeted("ann")
+    await ann.ask(type="watch", users=["bob"])
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "online", restored=True)
+    await settle()
+    answer(parts, questions(parts)[0], Seen.NOTHING)
+    await pass_time(LONG_S)
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_the_mark_of_a_stale_state_ends_also_if_the_restored_state_is_not_newer(parts: NodeParts) -> None:
+    """Others see the same as before the outage, because the user is invisible. Only the user's own state differs."""
+    node = await parts.whole()
+    ann = await parts.greeted("ann")
+    await ann.ask(type="watch", users=["bob"])
+    publish(parts, "bob", "online", invisible=True)
+    await settle()
+    watched = node.watching._watched.get(Topic("watch", TENANT, "bob"))
+    assert watched is not None
+    await node.watching.mark_stale(Part())
+    events = await ann.events("presence.changed")
+    assert events[-1]["stale"] is True
+    own = VisibleState("idle", since=watched.own.since, version=watched.own.version, status="invisible")
+    restored = Change(watched.visible, own, None, ["phone"], True, True, restored=True)
+    parts.engine.publish(Topic("watch", TENANT, "bob"), restored)
+    (event,) = await ann.events("presence.changed")
+    assert (event["state"], "stale" in event) == ("offline", False)
 
 
 @in_virtual_time

@@ -11,6 +11,7 @@ from greendot.presence.model import (
     Change,
     ManualStatus,
     NodeLife,
+    RestoredState,
     SessionEpoch,
     Snapshot,
     UserPresence,
@@ -393,6 +394,16 @@ def test_a_session_moves_to_another_node_whatever_its_connection_number() -> Non
 # --- verbs: linger and leave ---
 
 
+def test_the_end_of_a_connection_that_the_record_has_missed_ends_the_session() -> None:
+    ann = Person()
+    ann.come(0, conn=2)
+    assert ann.linger(10, 0, conn=1) == (None, None)
+    assert ann.linger(10, 1, conn=3) == (None, None)  # the node writes the session first
+    assert ann.linger(10, 0, conn=3, node="n2") == (None, None)
+    remaining, change = ann.linger(20, 0, conn=3)
+    assert (remaining, told(change)) == (0, "offline")
+
+
 def test_a_lingering_session_counts_until_its_deadline_to_the_millisecond() -> None:
     ann = Person()
     ann.come(0)
@@ -436,18 +447,18 @@ def test_leaving_does_not_end_a_session_that_is_connected() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "grace"),
     [
-        SessionEpoch("s2", "n1", 2),
-        SessionEpoch("s1", "n2", 2),
-        SessionEpoch("s1", "n1", 1),
-        SessionEpoch("s1", "n1", 3),
+        (SessionEpoch("s2", "n1", 2), 0),
+        (SessionEpoch("s1", "n2", 2), 0),
+        (SessionEpoch("s1", "n1", 1), 0),
+        (SessionEpoch("s1", "n1", 3), 5_000),  # with grace 0, it ends the session
     ],
 )
-def test_a_close_must_match_session_incarnation_and_connection(other: SessionEpoch) -> None:
+def test_a_close_must_match_session_incarnation_and_connection(other: SessionEpoch, grace: int) -> None:
     ann = Person()
     ann.come(0, conn=2)
-    assert ann.record.linger(other, 0, T0, T0 + 10, LIVE) == (None, None)
+    assert ann.record.linger(other, grace, T0, T0 + 10, LIVE) == (None, None)
     ann.linger(20, 1_000, conn=2)
     assert ann.record.leave(other, T0 + 30, LIVE) == (None, None)
     assert ann.visible.state == "online"
@@ -701,10 +712,23 @@ def test_a_change_of_name_is_reported_once() -> None:
     assert ann.settle(2) is None
 
 
+def test_a_restore_after_a_loss_renews_versions_that_are_older() -> None:
+    ann = Person()
+    ann.come(0)
+    nodes, ref = ann.nodes, SessionEpoch("s1", "n1", 1)
+    _, change = ann.record.touch(ref, "phone", False, T0 + 900, nodes, restored=RestoredState(T0, T0))
+    assert (change, ann.visible.version) == (None, T0)
+    _, change = ann.record.touch(ref, "phone", False, T0 + 900, nodes, restored=RestoredState(T0, T0 + 1))
+    assert change is not None
+    assert (change.public, change.private) == (True, True)
+    assert (ann.visible.since, ann.visible.version) == (T0, T0 + 900)
+    assert ann.own is ann.visible
+
+
 def test_what_is_restored_began_when_it_did() -> None:
     ann = Person()
     ann.record.set_manual(AUTO, T0, ann.nodes)
-    ann.record.touch(SessionEpoch("s1", "n1", 1), "phone", False, T0, ann.nodes, since=T0 - 500)
+    ann.record.touch(SessionEpoch("s1", "n1", 1), "phone", False, T0, ann.nodes, restored=RestoredState(T0 - 500))
     assert (ann.visible.state, ann.visible.since) == ("online", T0 - 500)
 
 

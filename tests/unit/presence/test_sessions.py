@@ -13,10 +13,10 @@ from greendot.engine.messages import Disconnect, Topic
 from greendot.errors import EngineUnavailable
 from greendot.ids import Key, incarnation_of
 from greendot.node.session import Session
-from greendot.presence.grace_model import EndCause, Graces
-from greendot.presence.model import ManualStatus, SessionEpoch
+from greendot.presence.grace_model import EndCause, Graces, SessionPeriods
+from greendot.presence.model import Change, ManualStatus, SessionEpoch
 from greendot.presence.profiles import ProfileService
-from greendot.presence.sessions import HELLO_S, NOTICED_S, RETRY_S, RETURN_MS, Opened, SessionPeriods, SessionService
+from greendot.presence.sessions import HELLO_S, NOTICED_S, RETRY_S, RETURN_MS, Opened, SessionService
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello, Resume
@@ -302,6 +302,22 @@ async def test_an_idle_state_that_could_not_be_sent_is_sent_later_with_its_curre
     assert [args[4] for args in parts.engine.made("touch")[before:]] == [False]
 
 
+@in_virtual_time
+async def test_an_idle_state_that_fails_after_the_connection_ended_does_not_delay_the_end(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.away = {"touch", "linger"}
+    async with held(parts.engine, "touch") as touching:
+        service._set_idle(client.session, True)
+        await touching.reached()
+        session = service.lose(client)
+        await settle()  # the write of the end has failed, and is due again
+    await settle()
+    parts.engine.away = set()
+    await pass_time(LOST_S + RETURN_MS / 1000)
+    assert (await parts.states("ann"), service.ended) == (["offline"], [session])
+
+
 # --- leaving ---
 
 
@@ -392,6 +408,68 @@ async def test_a_session_end_whose_answer_was_lost_is_repeated_without_harm(part
     parts.engine.unanswered = set()
     await pass_time(2 * RETRY_S + CLEAN_S + SHORTLY_S)
     assert (service.ended, await parts.states("ann")) == ([session], ["offline"])
+
+
+@in_virtual_time
+async def test_a_stopping_node_writes_the_end_of_a_session_that_it_could_not_write(parts: NodeParts) -> None:
+    """Otherwise the user would be last seen at the end of the node."""
+    service = Service(parts)
+    client = await service.enter()
+    heard_at = parts.clock.now_ms()
+    parts.engine.away = {"linger"}
+    session = service.lose(client, EndCause.BYE)
+    await pass_time(RETRY_S / 2)
+    parts.engine.away = set()
+    service.write_ends()
+    await settle()
+    shown = await parts.shown("ann")
+    assert (shown.visible.state, shown.visible.last_seen) == ("offline", heard_at)
+    await pass_time(2 * RETRY_S + SHORTLY_S)
+    assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_a_node_that_closes_writes_ends_before_it_leaves_the_engine(parts: NodeParts) -> None:
+    node = await parts.whole()
+    client = await parts.greeted("ann", device="phone")
+    heard_at = parts.clock.now_ms()
+    parts.engine.away = {"linger"}
+    client.say(type="bye")
+    await pass_time(RETRY_S / 2)
+    parts.engine.away = set()
+    await node.close()
+    shown = await parts.shown("ann")
+    assert shown.visible.state == "offline"
+    assert shown.visible.last_seen == pytest.approx(heard_at, abs=1000 * SHORTLY_S)
+
+
+@in_virtual_time
+async def test_a_stopping_node_writes_only_the_ends_that_are_not_written(parts: NodeParts) -> None:
+    service = Service(parts)
+    await service.enter()
+    service.lose(await service.enter("bob"))
+    await settle()
+    service.write_ends()
+    await settle()
+    assert (parts.engine.count("linger"), await parts.states("ann", "bob")) == (1, ["online", "online"])
+
+
+@in_virtual_time
+async def test_a_stopping_node_writes_an_end_that_waits_for_nodes_to_notice_a_loss(parts: NodeParts) -> None:
+    """Another session of the user may be missing, so the engine ends this one when the wait is over."""
+    service = Service(parts)
+    client = await service.enter()
+    heard_at = parts.clock.now_ms()
+    parts.engine.restoring = True
+    service.lose(client, EndCause.BYE)
+    await pass_time(SHORTLY_S)
+    service.write_ends()
+    parts.context.timers.close()
+    await pass_time(NOTICED_S - SHORTLY_S)
+    assert await parts.states("ann") == ["online"]
+    await pass_time(2 * SHORTLY_S)
+    shown = await parts.shown("ann")
+    assert (shown.visible.state, shown.visible.last_seen) == ("offline", heard_at)
 
 
 @in_virtual_time
@@ -543,6 +621,22 @@ async def test_an_ended_session_that_older_data_bring_back_does_not_show_an_invi
 
 
 @in_virtual_time
+async def test_an_invisible_user_who_becomes_idle_is_not_shown_by_older_data(parts: NodeParts) -> None:
+    service = Service(parts)
+    client = await service.enter()
+    await parts.store.put_status("default", "ann", ManualStatus("invisible"))
+    await bring_back(parts, client.session)  # the data are from before the user became invisible
+    parts.engine.restoring = True
+    topic = Topic("watch", "default", "ann")
+    before = len([message for to, message in parts.engine.published if to == topic])
+    service._set_idle(client.session, True)
+    await settle()
+    (change,) = [message for to, message in parts.engine.published if to == topic][before:]
+    assert isinstance(change, Change)
+    assert (change.visible.state, change.own.state) == ("offline", "idle")
+
+
+@in_virtual_time
 async def test_a_session_whose_grace_ends_during_a_loss_ends_although_older_data_bring_it_back(
     parts: NodeParts,
 ) -> None:
@@ -586,6 +680,25 @@ async def test_the_end_of_an_unconfirmed_session_is_sent_to_the_engine_after_the
     assert [name for name, _ in parts.engine.calls if name in ("restore", "linger")] == ["restore", "linger"]
     (entry,) = await parts.engine.sessions("default", "ann")
     assert entry.ends_in_ms is not None
+
+
+@in_virtual_time
+async def test_a_session_whose_resume_was_refused_in_an_outage_ends_in_the_engine_too(parts: NodeParts) -> None:
+    """The engine has an earlier connection of the session. An audit may have run before the end could be written."""
+    service = Service(parts)
+    client = await service.enter()
+    parts.engine.away = {"touch", "linger"}
+    session = service.lose(client)
+    client = parts.client()
+    with pytest.raises(EngineUnavailable):
+        await service.opened(client, parts.grants("ann"), resume=session.id)
+    service.lose(client)
+    service.end(session)  # a revocation, for example
+    await settle()
+    parts.engine.away = set()
+    await parts.engine.audit(service.holds)
+    await pass_time(RETURN_MS / 1000 + 2 * RETRY_S + SHORTLY_S)
+    assert (service.ended, await parts.engine.sessions("default", "ann")) == ([session], [])
 
 
 @in_virtual_time

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from greendot.engine.messages import StatusChanged, Topic
+from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, Refused, StoreUnavailable
 from greendot.ids import Key
 from greendot.presence.model import NOBODY, ManualStatus, Snapshot
-from greendot.presence.status import LONGEST_S, RETRY_S, StatusService
-from unit.node_parts import NodeParts, entries_of, in_virtual_time, pass_time, settle
+from greendot.presence.status import ASK_AGAIN_S, LONGEST_S, OLDER_S, RETRY_S, StatusService
+from unit.node_parts import NodeParts, entries_of, held, in_virtual_time, pass_time, settle
 
 ANN = ("default", "ann")
 
@@ -19,8 +20,8 @@ ANN = ("default", "ann")
 class Service(StatusService):
     """Status service on the parts of a node, with a list of users who became invisible or visible."""
 
-    def __init__(self, parts: NodeParts) -> None:
-        super().__init__(parts.engine, parts.store, parts.context)
+    def __init__(self, parts: NodeParts, lapse_s: float = 0.0) -> None:
+        super().__init__(parts.engine, parts.store, parts.context, lapse_s)
         self.turned: list[tuple[Key, bool]] = []
         self.listeners.append(lambda key: self.turned.append((key, self.is_invisible(key))))
         parts.bus.update(self.bus)
@@ -169,6 +170,130 @@ async def test_a_first_session_asks_the_engine_and_not_the_store(parts: NodePart
     parts.engine.away = {"read"}
     with pytest.raises(EngineUnavailable):
         await service.learn(ANN)
+
+
+@in_virtual_time
+async def test_after_a_start_and_after_a_loss_an_older_status_in_the_engine_is_replaced_by_the_stored_one(
+    parts: NodeParts,
+) -> None:
+    """The engine may have failed over to data from before the status."""
+    service = Service(parts, 45.0)
+    await parts.online("ann")
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    await service.learn(ANN)
+    assert (await parts.states("ann"), service.is_invisible(ANN)) == (["offline"], True)
+    await pass_time(45.0 + OLDER_S)
+    reads = parts.store.count("statuses")
+    await service.learn(ANN)
+    assert parts.store.count("statuses") == reads
+    await parts.online("bob")
+    await parts.store.put_status("default", "bob", ManualStatus("busy"))
+    service.expect_older()
+    await service.learn(("default", "bob"))
+    assert await parts.states("bob") == ["busy"]
+
+
+@in_virtual_time
+async def test_a_learnt_status_is_compared_later_if_the_store_does_not_answer(parts: NodeParts) -> None:
+    service = Service(parts, 45.0)
+    await parts.online("ann")
+    await parts.store.put_status(*ANN, ManualStatus("busy"))
+    parts.store.away = {"statuses"}
+    await service.learn(ANN)
+    assert await parts.states("ann") == ["online"]
+    parts.store.away = set()
+    await pass_time(ASK_AGAIN_S)
+    assert await parts.states("ann") == ["busy"]
+
+
+@in_virtual_time
+async def test_a_restored_status_without_its_revision_replaces_an_older_one_when_the_store_answers(
+    parts: NodeParts,
+) -> None:
+    """The engine has failed over to data in which the user is invisible."""
+    service = Service(parts)
+    session = (await parts.online("ann")).session
+    await parts.engine.set_status(*ANN, await parts.store.put_status(*ANN, ManualStatus("invisible")))
+    await parts.store.put_status(*ANN, ManualStatus())
+    session.manual = ManualStatus()  # as read from the engine before
+    parts.store.away = {"statuses"}
+    assert (await service.to_restore(ANN)).rev == 0
+    parts.store.away = set()
+    assert await parts.states("ann") == ["offline"]
+    await pass_time(ASK_AGAIN_S)
+    assert await parts.states("ann") == ["online"]
+
+
+@in_virtual_time
+async def test_a_status_set_after_an_unnoticed_loss_is_kept_for_the_restore(parts: NodeParts) -> None:
+    """The engine has no session of the user, so it does not take the status. The store fails before the restore."""
+    service = Service(parts)
+    await parts.online("ann")
+    parts.engine.lose()
+    await service.set(ANN, ManualStatus("invisible"))
+    parts.store.away = {"statuses"}
+    restored = await service.to_restore(ANN)
+    assert (restored.status, restored.rev > 0, service.turned) == ("invisible", True, [(ANN, True)])
+
+
+@in_virtual_time
+async def test_a_status_set_while_the_stored_one_is_read_for_a_restore_is_read_again(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    parts.engine.lose()
+    ahead = await service.read_ahead([ANN])
+    assert ahead(ANN) == ManualStatus()
+    async with held(parts.store, "statuses", "after") as reading:
+        restored = asyncio.ensure_future(service.to_restore(ANN))
+        await reading.reached()
+        await service.set(ANN, ManualStatus("invisible"))
+    assert ((await restored).status, ahead(ANN)) == ("invisible", None)
+
+
+@in_virtual_time
+async def test_a_user_restored_with_an_older_status_is_hidden_when_the_node_applies_the_new_one(
+    parts: NodeParts,
+) -> None:
+    """Another node set the status. The engine had lost the user then, so it did not take the status."""
+    node = await parts.whole()
+    await parts.greeted("ann")
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    assert await parts.states("ann") == ["online"]
+    await node.statuses.apply(ANN)
+    assert node.statuses.is_invisible(ANN)
+    await settle()  # the restore is not awaited
+    assert await parts.states("ann") == ["offline"]
+
+
+@in_virtual_time
+async def test_a_user_who_is_missing_in_the_engine_stays_invisible(parts: NodeParts) -> None:
+    service = Service(parts)
+    await parts.online("ann")
+    await service.set(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 300_000))
+    parts.engine.lose()
+    await pass_time(LONGEST_S + 1)  # the end of the status is looked at
+    parts.receive(Topic("user", *ANN), StatusChanged())
+    await settle()
+    await service.set(ANN, ManualStatus("invisible", text="still"))
+    await service.learn(ANN)
+    known = service.known(ANN)
+    assert known is not None
+    assert (known.status, known.text, service.turned) == ("invisible", "still", [(ANN, True)])
+
+
+@in_virtual_time
+async def test_a_status_set_after_an_unnoticed_loss_ends_at_its_time(parts: NodeParts) -> None:
+    service = Service(parts)
+    session = (await parts.online("ann")).session
+    parts.engine.lose()
+    await service.set(ANN, ManualStatus("busy", until=parts.engine.now_ms() + 10_000))
+    known = Known(session.device, idle=False, name=None, age_ms=0, manual=await service.to_restore(ANN))
+    await parts.engine.restore(*ANN, session.ref, known)
+    await pass_time(9)
+    assert (await parts.shown("ann")).visible.state == "busy"
+    changes = len(parts.engine.published)
+    await pass_time(1.5)
+    assert len(parts.engine.published) > changes
 
 
 @in_virtual_time

@@ -14,8 +14,9 @@ from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.subscriptions import UNHEARD_S
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
-from greendot.presence.watch import WatchService
+from greendot.presence.watch import CLOCKS_MS, WatchService
 from greendot.protocol.codes import Err
+from greendot.protocol.events import Status
 from unit.node_parts import (
     Client,
     Frame,
@@ -356,6 +357,26 @@ async def test_an_older_version_is_the_truth_only_after_a_loss_and_gets_a_versio
 
 
 @in_virtual_time
+async def test_the_truth_after_a_loss_has_a_newer_version_than_any_state_from_before(parts: NodeParts) -> None:
+    """After an earlier failover to older data, a client may know a newer state than this node has ever shown."""
+    service, ann = await watching(parts), parts.session("ann")
+    bob = await parts.online("bob")
+    await watch(service, ann, "bob")
+    await pass_time(60)
+    asked_ms = parts.engine.now_ms()
+    parts.engine.lose()
+    await service.resync(Part(), intact=False)
+    (told,) = await ann.events()
+    assert (told["state"], told["version"]) == ("offline", asked_ms - CLOCKS_MS)
+    known = Known("phone", False, None, 0, ManualStatus())
+    await parts.engine.restore("default", "bob", bob.session.ref, known)
+    await pass_time(HOLD_S + 0.1)
+    (told,) = await ann.events()
+    assert told["state"] == "online"
+    assert told["version"] > asked_ms - CLOCKS_MS
+
+
+@in_virtual_time
 async def test_after_a_loss_an_invisible_user_looks_like_an_offline_one_still(parts: NodeParts) -> None:
     service, ann = await watching(parts), parts.session("ann")
     bob, eve = await parts.online("bob"), await parts.online("eve")
@@ -372,6 +393,23 @@ async def test_after_a_loss_an_invisible_user_looks_like_an_offline_one_still(pa
     assert {(entry["state"], entry["last_seen"] is None) for entry in before} == {("offline", False)}
 
 
+@pytest.mark.parametrize(("status", "shown"), [("invisible", []), ("auto", ["online"])])
+@in_virtual_time
+async def test_older_data_show_no_user_who_is_invisible_by_the_store(
+    parts: NodeParts, status: Status, shown: list[str]
+) -> None:
+    """The engine has failed over to data from before the user became invisible, and the user's node is paused."""
+    service, ann = await watching(parts), parts.session("ann")
+    await parts.online("bob")
+    await watch(service, ann, "bob")
+    publish(parts, "offline", parts.engine.now_ms() + 60_000)
+    await parts.store.put_status("default", "bob", ManualStatus(status))
+    assert await states(ann) == ["offline"]
+    await service.resync(Part(), intact=False)
+    assert await states(ann) == shown
+    assert parts.store.count("statuses") == 1
+
+
 @in_virtual_time
 async def test_users_who_are_held_are_shown_as_before_until_they_are_read(parts: NodeParts) -> None:
     service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
@@ -383,6 +421,86 @@ async def test_users_who_are_held_are_shown_as_before_until_they_are_read(parts:
     service.hold(Part(), 0)
     await service.resync(Part(), intact=False)
     assert await states(ann) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_watch_during_a_hold_is_stale_and_completed_at_its_end(parts: NodeParts) -> None:
+    """The client may know a newer state from another node. So it gets the state at the end also if it is the same."""
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    service.hold(Part(), 600)
+    eve, zoe, tablet = parts.session("eve"), parts.session("zoe"), parts.session("bob", "tablet")
+    for client in (eve, zoe, tablet):
+        (entry,) = await watch(service, client, "bob")
+        assert (entry["state"], entry.get("stale")) == ("online", True)
+    await service.unwatch(zoe.connection, zoe.session, ["bob"])
+    known = Known("phone", False, None, 0, ManualStatus(), lost_ms=0)
+    await pass_time(1.0)
+    restored_ms = parts.engine.now_ms()
+    await parts.engine.restore("default", "bob", bob.session.ref, known)
+    await service.resync(Part(), intact=False, release=True)
+    for client in (eve, tablet):
+        (told,) = await client.events("presence.changed")
+        assert (told["state"], told.get("stale"), told["version"]) == ("online", None, restored_ms)
+    assert await states(ann) == await states(zoe) == []
+    (entry,) = await watch(service, parts.session("kim"), "bob")
+    assert "stale" not in entry
+    await be(parts, bob, idle=True)
+    await service.resync(Part(), intact=True)
+    for client in (ann, eve, tablet):
+        assert await states(client) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_watch_during_a_hold_is_completed_once_if_the_state_changes(parts: NodeParts) -> None:
+    service, ann, bob = await watching(parts), parts.session("ann"), await parts.online("bob")
+    await watch(service, ann, "bob")
+    service.hold(Part(), 600)
+    eve, tablet = parts.session("eve"), parts.session("bob", "tablet")
+    for client in (eve, tablet):
+        await watch(service, client, "bob")
+    await be(parts, bob, idle=True)
+    await service.resync(Part(), intact=False, release=True)
+    for client in (ann, eve, tablet):
+        assert [(event["state"], event.get("stale")) for event in await client.events()] == [("idle", None)]
+
+
+@in_virtual_time
+async def test_watches_during_a_hold_are_not_marked_as_stale_a_second_time(parts: NodeParts) -> None:
+    made, ann, bob = await node(parts), parts.session("ann"), await parts.online("bob")
+    service = made.watching
+    await made.visibility_updates.set_privacy(("default", "bob"), None, ["kim"])
+    await watch(service, ann, "bob")
+    service.hold(Part(), 600)
+    others = [parts.session("eve"), parts.session("kim"), parts.session("bob", "tablet")]
+    for client in others:
+        (entry,) = await watch(service, client, "bob")
+        assert entry["stale"] is True
+    await service.mark_stale(Part())
+    for client, marks in zip((ann, *others), ([True], [], [], []), strict=True):
+        assert [event.get("stale") for event in await client.events()] == marks
+    await service.resync(Part(), intact=True, release=True)
+    for client in (ann, *others):
+        assert [event.get("stale") for event in await client.events()] == [None]
+    await be(parts, bob, idle=True)
+    assert await states(others[0]) == ["idle"]
+
+
+@in_virtual_time
+async def test_a_hidden_watcher_during_a_hold_gets_the_same_entries_as_of_an_unknown_user(parts: NodeParts) -> None:
+    made, ann = await node(parts), parts.session("ann")
+    service = made.watching
+    await parts.online("bob")
+    await made.visibility_updates.set_privacy(("default", "bob"), None, ["ann"])
+    await watch(service, parts.session("eve"), "bob", "zoe")
+    service.hold(Part(), 600)
+    hidden, unknown = await watch(service, ann, "bob", "zoe")
+    assert hidden["stale"] is True
+    assert {**hidden, "user": "zoe"} == unknown
+    await service.resync(Part(), intact=False, release=True)
+    hidden, unknown = sorted(await ann.events(), key=lambda event: str(event["user"]))
+    assert "stale" not in hidden
+    assert {**hidden, "user": "zoe"} == unknown
 
 
 @in_virtual_time

@@ -475,10 +475,14 @@ class RedisEngine(RedisPresence, RedisTyping, RedisRooms, RedisUsedNames):
         await self.losses.over(since)
 
     async def audit(
-        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None = None, part: Part | None = None
+        self,
+        holds: Callable[[SessionEpoch], bool],
+        pace: PassThrottle | None = None,
+        part: Part | None = None,
+        silent_ms: Callable[[SessionEpoch], int] | None = None,
     ) -> int:
         numbers = part.numbers if isinstance(part, Partitions) else range(keys.PARTITIONS)
-        return await self.sweeper.audit(holds, pace, numbers)
+        return await self.sweeper.audit(holds, pace, numbers, silent_ms or (lambda ref: 0))
 
     def counts(self) -> dict[str, float]:
         return self._figures.counts(self._verbs.alive)

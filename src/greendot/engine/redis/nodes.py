@@ -133,15 +133,20 @@ class NodeLeases:
 
     # --- this node ---
 
-    async def register(self, partitions: Iterable[int], *, new: bool = False) -> dict[int, tuple[str, int, str]]:
+    async def register(self, partitions: Iterable[int]) -> dict[int, tuple[str, int, str]]:
         """Register this incarnation in these partitions. Return each partition's epoch, time and clock correction.
 
         A partition without data begins with one bucket. If older nodes may use it, it has all buckets.
 
-        Raise RedisError (FENCED) if the incarnation is dead in a partition; with `new`, also if it already exists.
+        Raise RedisError (FENCED) if the incarnation is dead in a partition.
         """
+        return await self._register(self.incarnation, partitions, new=False)
+
+    async def _register(
+        self, incarnation: str, partitions: Iterable[int], *, new: bool
+    ) -> dict[int, tuple[str, int, str]]:
         chosen, count = [*partitions], keys.BUCKETS if self._clock.monotonic() < self._met_older_at + OLDER_S else 1
-        arguments = self.incarnation, new_epoch(), "1" if new else "", count
+        arguments = incarnation, new_epoch(), "1" if new else "", count
         answers = await asyncio.gather(*(self._on(p, "register", *arguments) for p in chosen))
         for partition, answer in zip(chosen, answers, strict=True):
             self._verbs.servers.bucket_counts[partition] = answer[3]
@@ -151,23 +156,29 @@ class NodeLeases:
         }
 
     async def begin(self, partitions: Iterable[int]) -> None:
-        """Begin a new incarnation in these partitions. A name that is taken is replaced by another."""
+        """Begin a new incarnation in these partitions. A name that is taken is replaced by another.
+
+        After a failure the node keeps its previous name. So the next command under this name is refused again, and
+        another attempt follows. The other nodes bury the name that is given up, as that of a dead node.
+        """
         chosen = [*partitions]
         while True:
-            self.incarnation = new_incarnation()
+            incarnation = new_incarnation()
             try:
-                await self._lease_first()
-                await self.register(chosen, new=True)
-                return
+                await self._lease_first(incarnation)
+                await self._register(incarnation, chosen, new=True)
             except RedisError as error:
                 if error.code != "FENCED":
                     raise
+            else:
+                self.incarnation = incarnation
+                return
 
-    async def _lease_first(self) -> None:
+    async def _lease_first(self, incarnation: str) -> None:
         """Create the lease before registering, so that a death in between is detected."""
         leases = keys.leases_key(self._verbs.prefix)
         now = self._verbs.time.now()
-        await self._verbs.servers.of(HOME).call("HSETNX", leases, self.incarnation, f"1,{now}")
+        await self._verbs.servers.of(HOME).call("HSETNX", leases, incarnation, f"1,{now}")
 
     @property
     def lease_age_s(self) -> float:

@@ -169,7 +169,8 @@ class RedisPresence:
 
     async def restore(self, tenant: str, user: str, ref: SessionEpoch, known: Known) -> None:
         manual, letter = known.manual, "i" if known.idle else "a"
-        about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual))
+        lost = "" if known.lost_ms is None else known.lost_ms
+        about = (known.device, letter, escape(known.name), known.age_ms, *_packed(manual), lost)
         await self._verbs.on_user("touch", tenant, user, *ref, *about)
         self._verbs.restored += 1
 

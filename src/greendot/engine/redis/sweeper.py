@@ -109,7 +109,11 @@ class Sweeper:
         return swept
 
     async def audit(
-        self, holds: Callable[[SessionEpoch], bool], pace: PassThrottle | None, partitions: Iterable[int]
+        self,
+        holds: Callable[[SessionEpoch], bool],
+        pace: PassThrottle | None,
+        partitions: Iterable[int],
+        silent_ms: Callable[[SessionEpoch], int],
     ) -> int:
         """End the sessions under this node's incarnations for which `holds` returns False. Return their number."""
         ended = 0
@@ -117,11 +121,16 @@ class Sweeper:
             for partition in partitions:
                 if pace is not None:
                     await pace(ceil(self._verbs.servers.bucket_counts[partition] / AUDITED))
-                ended += await self._audit(partition, incarnation, holds)
+                for field, ref in await self._found(partition, incarnation):
+                    if not holds(ref):
+                        tenant, _, user = field.partition("/")
+                        await self._verbs.on_user("linger", tenant, user, *ref, 0, silent_ms(ref))
+                        ended += 1
         return ended
 
-    async def _audit(self, partition: int, incarnation: str, holds: Callable[[SessionEpoch], bool]) -> int:
-        verbs, ended = self._verbs, 0
+    async def _found(self, partition: int, incarnation: str) -> list[tuple[str, SessionEpoch]]:
+        """Return the sessions of an incarnation in a partition, with the fields of their users."""
+        verbs = self._verbs
         nodes = keys.nodes_key(verbs.prefix, partition)
 
         async def listed(some: Sequence[int], count: int) -> list[bytes]:
@@ -131,13 +140,10 @@ class Sweeper:
 
         answers = await self._over_buckets(partition, AUDITED, listed)
         found = {entry for answer in answers for entry in zip(answer[::3], answer[1::3], answer[2::3], strict=True)}
-        for field, session, conn in sorted(found):
-            ref = SessionEpoch(session.decode(), incarnation, int(conn))
-            if not holds(ref):
-                tenant, _, user = field.decode().partition("/")
-                await verbs.on_user("linger", tenant, user, *ref, 0, 0)
-                ended += 1
-        return ended
+        return [
+            (field.decode(), SessionEpoch(session.decode(), incarnation, int(conn)))
+            for field, session, conn in sorted(found)
+        ]
 
     # --- passes ---
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from greendot.engine.port import Fenced
 from greendot.engine.results import Touched
+from greendot.errors import EngineUnavailable
 from greendot.presence.model import SessionEpoch
 from hosts import RedisNode
 from redis_servers import redis_server
@@ -57,4 +60,34 @@ async def test_a_node_declared_dead_gets_one_new_name_whatever_the_number_of_lat
             new: "live",
             other.incarnation: "live",
         }
+        assert not (await touch(node, "u1", new)).resumed
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_a_node_whose_link_breaks_while_it_gets_a_new_name_gets_another_one_later(
+    url: str, *, is_written: bool
+) -> None:
+    async with two_nodes(url, f"broken{is_written}:") as (node, other):
+        old, servers = node.incarnation, node.engine.servers
+        await other.engine.lives.bury(old, "")
+
+        async def run(partition: int, verb: str, *arguments: Any, original: Any = servers.run) -> Any:
+            if verb == "register" and not is_written:
+                raise EngineUnavailable("the link is cut")
+            answer = await original(partition, verb, *arguments)
+            if verb == "register":
+                raise EngineUnavailable("the link is cut before the reply")
+            return answer
+
+        with mock.patch.object(servers, "run", run):
+            with pytest.raises(Fenced):
+                await touch(node, "u1", old)
+            await node.engine.settled()
+        assert node.host.told == []
+        assert node.engine.lives.incarnation == old  # as the host knows it
+        await node.engine.tick()
+        await node.engine.settled()
+        new = node.engine.lives.incarnation
+        assert new != old
+        assert node.host.told == [("reborn", new)]
         assert not (await touch(node, "u1", new)).resumed

@@ -199,8 +199,14 @@ local function next_face(old, state, manual, version, now, seen, since)
            status = manual.status, till = manual.till }
 end
 
+-- Return the same state with another version.
+local function renewed(face, version)
+  return { state = face.state, since = face.since, seen = face.seen, version = version, text = face.text,
+           status = face.status, till = face.till }
+end
+
 local function true_state(record)
-  if #record.entries == 0 or not record.manual then return 'f' end
+  if #record.entries == 0 then return 'f' end
   if record.manual.status == 'b' then return 'b' end
   for _, entry in ipairs(record.entries) do
     if not entry.idle then return 'o' end
@@ -252,11 +258,13 @@ local function settle(v, record, before)
   local now = v.now
   prune(record, v.nodes, now)
   local manual = record.manual
-  if manual and manual.till and manual.till <= now then
+  turned = nil
+  -- The user is offline until the status is known. Then the state changes, and so does all that is published.
+  if not manual then return keep(v, record) end
+  if manual.till and manual.till <= now then
     manual = { status = '', rev = manual.rev, text = '' }
     record.manual = manual
   end
-  manual = manual or { status = '', rev = 0, text = '' }
   local state = true_state(record)
   local shown = manual.status == 'i' and 'f' or state
   local version = math.max(record.face.version + 1, record.own.version + 1, now)
@@ -267,8 +275,18 @@ local function settle(v, record, before)
   local own = next_face(record.own, state, manual, version, now, record.heard, since)
   local public = face.state ~= record.face.state or face.text ~= record.face.text
   local private = own ~= record.own
-  turned = nil
   if (face.state == 'f') ~= (record.face.state == 'f') and not v.restoring then turned = face.state == 'f' and 0 or 1 end
+  -- After a failover the record may be older than states that clients know, and clients ignore lower versions. So a state
+  -- from before the loss gets a new version. An invisible user keeps the version that others see: a new one would show
+  -- that the user has a session.
+  if v.lost_at then
+    if not public and record.face.version < v.lost_at and record.face.state ~= 'f' then
+      face, public = renewed(record.face, version), true
+    end
+    if own.version < (public and version or v.lost_at) and own.state ~= 'f' then
+      own, private = renewed(own, version), true
+    end
+  end
   if public then record.face = face end
   record.own = own
   if write_face(own) == write_face(record.face) then record.own = record.face end

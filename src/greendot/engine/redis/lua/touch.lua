@@ -1,7 +1,8 @@
 -- Record that a session is on this connection. Returns {resumed, status known}. Refuses a node that is not live (FENCED)
 -- or not known (UNKNOWN).
 -- ARGV from 7: session, incarnation, connection, device, idle (i, a or empty to keep), name (empty to keep);
---   to restore lost data also: age of the state (ms), status letter, revision, until, text
+--   to restore lost data also: age of the state (ms), status letter, revision, until, text, time since the loss was found
+--   (ms; empty or missing: nothing was lost)
 local session, node, conn, device, idle, name = ARGV[7], ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11], ARGV[12]
 local refused = fenced(KEYS[2], node)
 if refused then return refused end
@@ -14,6 +15,8 @@ if name ~= '' then record.name = name end
 if ARGV[13] then
   v.restoring = true
   v.since = v.now - tonumber(ARGV[13])
+  local lost = tonumber(ARGV[18] or '')
+  if lost then v.lost_at = v.now - lost end
   local rev = tonumber(ARGV[15])
   if not record.manual or rev >= record.manual.rev then
     record.manual = { status = ARGV[14], rev = rev, till = tonumber(ARGV[16]), text = ARGV[17] }

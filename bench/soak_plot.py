@@ -71,7 +71,8 @@ def _panel(panel: Panel, seconds: float, faults: Sequence[float]) -> list[str]:
         parts.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{top * share:,g}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
         at, anchor = seconds * share, "end" if share == 1 else "middle"
-        text = f"{at / 60:.2g} min" if share == 1 else f"{at / 60:.2g}"
+        minutes = f"{at / 60:.3g}"
+        text = f"{minutes} min" if share == 1 else minutes
         place = f'x="{x_of(at):.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}"'
         parts.append(f'<text class="soft" {place}>{text}</text>')
     at = right

@@ -51,6 +51,7 @@ class Contact(Struct, eq=False):
     how: str = ""  # lost, silent, clean, bye, server
     closed_code: int = 0
     closed_at: float | None = None  # only the node knows it
+    lost_at: float | None = None  # end of the socket of a silent device
     followed_at: float | None = None  # welcome of the device's next connection
 
     def __str__(self) -> str:
@@ -145,6 +146,8 @@ class Checker:
         if contact.ended_at is None:
             contact.ended_at, contact.how, contact.closed_code = time.time(), how, code
             self._views.pop(contact, None)
+        elif contact.how == "silent" and contact.lost_at is None:
+            contact.lost_at = time.time()
 
     def typed(self, user: str, room: str) -> None:
         self._typed[user, room] = time.time()
@@ -160,6 +163,8 @@ class Checker:
         end = protected_until(contact, PERIODS)
         if contact.how == "silent":
             end = contact.last_frame_at + PERIODS.dead_s
+            if contact.lost_at is not None:  # a fault has ended the socket before the node noticed the silence
+                end = min(end, contact.lost_at + PERIODS.grace_s)
         if contact.followed_at is not None:
             end = min(end, contact.followed_at)
         return at < end - PERIODS.slack_s

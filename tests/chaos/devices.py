@@ -48,6 +48,7 @@ class Device:
         self.contact: Contact | None = None
         self.screen: dict[str, dict[str, Any]] = {}
         self.last: dict[str, int] = {}  # stream → number of the last record
+        self.listed = 0  # head of the inbox when it was first listed; events up to it may come later
         self.away_since = time.time()
 
     def __str__(self) -> str:
@@ -94,6 +95,8 @@ class Device:
             self.checker.ended(self.contact, how, code)
 
     def _record(self, stream: str, number: int, key: str) -> None:
+        if stream == "inbox" and number <= self.listed:
+            return
         if self.contact is not None:
             name = f"inbox:{self.user}" if stream == "inbox" else stream
             self.checker.records.delivered(self.contact, name, self.last.get(stream), number, key)
@@ -139,13 +142,16 @@ class WireDevice(Device):
     async def leave(self, how: str) -> None:
         self.is_wanted = False
         if (client := self._client) is not None and self.is_ready:
-            if how == "bye":
-                self._send(type="bye")
-                self.session = None
-            elif how == "clean":
-                client.send_frame(0x8, (1000).to_bytes(2, "big"))
-            elif how == "lost":
-                await client.reset()
+            try:
+                if how == "bye":
+                    self._send(type="bye")
+                    self.session = None
+                elif how == "clean":
+                    client.send_frame(0x8, (1000).to_bytes(2, "big"))
+                elif how == "lost":
+                    await client.reset()
+            except (OSError, RuntimeError):  # a fault has just ended the socket
+                how = "lost"
             self._ended(how)
             if how == "silent":
                 await asyncio.sleep(30.0)  # longer than the server waits; the socket stays open
@@ -285,8 +291,8 @@ class WireDevice(Device):
 
     async def _read_inbox(self) -> dict[str, Any]:
         frame = await self.ask(type="inbox.list", limit=1)
-        if frame["type"] == "reply":
-            self.last.setdefault("inbox", frame["data"]["head"])
+        if frame["type"] == "reply" and "inbox" not in self.last:
+            self.last["inbox"] = self.listed = frame["data"]["head"]
         return frame
 
     async def _fetch(self, stream: str) -> None:
@@ -470,8 +476,8 @@ class LibraryDevice(Device):
             return
         self._opening.cancel()
         await asyncio.gather(self._opening, return_exceptions=True)
-        was_ready = self.is_ready
-        self._ended(how if was_ready and how in ("bye", "clean") else "lost")
+        # If the library is connected, it sends `bye` or a close frame also before it has joined all rooms.
+        self._ended(how)
         await (client.bye() if how == "bye" else client.close())
         self._cursors = client.cursors  # afterwards: records may arrive until the end
 

@@ -96,7 +96,7 @@ class JavaScriptDevice(Device):
         self.is_wanted = False
         self._opening.cancel()
         await asyncio.gather(self._opening, return_exceptions=True)
-        self._ended(how if self.is_ready and how in ("bye", "clean") else "lost")
+        self._ended(how)  # also before it has joined all rooms
         self._is_online = False
         await self.browser.runner.call("close", client=self._client, bye=how == "bye")
 

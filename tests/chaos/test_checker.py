@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from chaos.checker import GONE_S, HOLD_S, INVARIANTS, LATE_S, LEASE_S, PERIODS, Allowance, Checker, Contact
 from chaos.families import FAMILIES, impossible
 from chaos.names import answer
@@ -62,6 +64,16 @@ def test_a_user_who_is_connected_or_within_the_grace_must_not_be_offline() -> No
         history.leave(history.bob, how, ago_s)
         history.shows("offline", 2)
         assert history.found == ["no-flicker"], how
+
+
+@pytest.mark.parametrize(("lost_ago_s", "found"), [(PERIODS.grace_s + 1, []), (PERIODS.grace_s - 2, ["no-flicker"])])
+def test_a_silent_user_whose_socket_is_lost_may_be_offline_after_the_grace(lost_ago_s: float, found: list[str]) -> None:
+    history = History()
+    history.leave(history.bob, "silent", PERIODS.dead_s - 1.5)
+    history.checker.ended(history.bob, "lost")
+    history.bob.lost_at = time.time() - lost_ago_s
+    history.shows("offline", 2)
+    assert history.found == found
 
 
 def test_a_fault_allows_its_own_effect_only() -> None:

@@ -19,6 +19,7 @@ BEAT_S = 25.0
 REPEAT_S = 3.0  # between two starts of a user who keeps typing
 PATIENCE_S = 12.0  # for a welcome; then the client tries another node
 OVERLOADED, REPLACED = 4003, 4505
+LATE_S = 90.0  # time in which a node may execute the hello of a lost connection (`greendot.client.session.LATE_S`)
 
 
 class Contact(Struct):
@@ -35,6 +36,12 @@ class Contact(Struct):
     superseded_at: float | None = None  # when the same device sent its next hello
     closed_code: int = 0
     closed_at: float | None = None  # when the node wrote its close frame
+    lost_hello_at: float | None = None  # when the device's previous connection was lost before its welcome
+
+    @property
+    def hello_lost_at(self) -> float | None:
+        """Return when the connection was lost before its welcome. None if it was not, or if its node has closed it."""
+        return self.ended_at if self.welcomed_at is None and self.how in ("lost", "half_open") else None
 
 
 class Device:
@@ -93,7 +100,8 @@ class Device:
         now = self.universe.now
         if self.contact is not None and self.contact.superseded_at is None:
             self.contact.superseded_at = now
-        contact = self.contact = Contact(self, node, now, last_frame_at=now)
+        lost_hello_at = None if self.contact is None else self.contact.hello_lost_at
+        contact = self.contact = Contact(self, node, now, last_frame_at=now, lost_hello_at=lost_hello_at)
         if not self.is_stranger:
             self.promises.contacts.append(contact)
         self.is_ready = self.is_silent = False
@@ -245,8 +253,8 @@ class Device:
                 self._welcomed(data)
             case "closed":
                 contact.closed_code = data["code"]
-                if contact.closed_code == REPLACED and contact.superseded_at is None and not self.is_stranger:
-                    self.promises.fail("intruder", f"{self} was replaced, and has not resumed elsewhere")
+                if contact.closed_code == REPLACED and not self.is_stranger:
+                    self._replaced(contact)
             case "reply" | "error":
                 answered = self._asked.pop(frame.get("id", 0), None)
                 if answered is not None:
@@ -255,6 +263,16 @@ class Device:
                 self._show(data)
             case kind:
                 self.records.received(kind, data)
+
+    def _replaced(self, contact: Contact) -> None:
+        """Check that the device itself has taken the session elsewhere.
+
+        A node may execute the hello of a lost connection late, after the device has resumed the session on another
+        node. Nodes cannot know which hello is newer. Clients connect again then, once (docs/protocol.md, resume).
+        """
+        lost_at = contact.lost_hello_at
+        if contact.superseded_at is None and (lost_at is None or self.universe.now >= lost_at + LATE_S):
+            self.promises.fail("intruder", f"{self} was replaced, and has not resumed elsewhere")
 
     def _closed(self, contact: Contact) -> None:
         self.tell(f"is closed with {contact.closed_code}")

@@ -21,7 +21,7 @@ from greendot.engine.messages import Message, Part, Topic, Typing
 from greendot.engine.port import Host, RecordsState, Transition
 from greendot.errors import EngineUnavailable
 from greendot.ids import Key, new_incarnation
-from greendot.presence.model import NodeLife, Snapshot
+from greendot.presence.model import ManualStatus, NodeLife, Snapshot
 from simulation.processes import TICK_S, Clock, Process, Universe
 
 T = TypeVar("T")
@@ -314,20 +314,20 @@ class ClusterEngine(MemoryEngine):
         self._host = host
         self._incarnation = new_incarnation()
         self.backend.engines.append(self)
-        await self._ask(self._register)
+        await self._ask(partial(self._register, self._incarnation))
         self._epoch = self._report = self.backend.epoch
         self._looked_at = self.process.time()
         self.process.create_task(self._watch())
         return self._incarnation
 
-    async def _register(self) -> None:
-        self._nodes.setdefault(self._incarnation, NodeLife())
+    async def _register(self, incarnation: str) -> None:
+        self._nodes.setdefault(incarnation, NodeLife())
         self._alive.update(node for node, life in self._nodes.items() if life.ends is None)
-        self._renew()
+        self._renew(incarnation)
 
-    def _renew(self) -> None:
-        counter, _, _ = self.backend.leases.get(self._incarnation, (0, 0, ""))
-        self.backend.leases[self._incarnation] = (counter + 1, self.now_ms(), self._report)
+    def _renew(self, incarnation: str) -> None:
+        counter, _, _ = self.backend.leases.get(incarnation, (0, 0, ""))
+        self.backend.leases[incarnation] = (counter + 1, self.now_ms(), self._report)
 
     async def close(self) -> None:
         try:
@@ -373,7 +373,10 @@ class ClusterEngine(MemoryEngine):
         self._looked_at = self.process.time()
         assert self._host is not None
         if not life:
-            await self._be_reborn()
+            try:
+                await self._be_reborn()
+            except EngineUnavailable:
+                return  # cut off again
         self._host.found(Part(), intact=epoch == self._epoch)
         if epoch != self._epoch:
             self._lost(epoch)
@@ -382,12 +385,13 @@ class ClusterEngine(MemoryEngine):
         """Register again, unless the node is dead. Return whether it lives, and the epoch."""
         life = self._nodes.setdefault(self._incarnation, NodeLife())
         if life.ends is None:
-            self._renew()
+            self._renew(self._incarnation)
         return life.ends is None, self.backend.epoch
 
     async def _be_reborn(self) -> None:
-        self._incarnation = new_incarnation()
-        await self._ask(self._register)
+        incarnation = new_incarnation()
+        await self._ask(partial(self._register, incarnation))
+        self._incarnation = incarnation  # the host uses it from now on; after a failure, the next look tries again
         if self._host is not None:
             self._host.reborn(self._incarnation)
 
@@ -400,7 +404,7 @@ class ClusterEngine(MemoryEngine):
         async def look() -> tuple[bool, dict[str, Any], dict[str, NodeLife]]:
             life = self._nodes.get(self._incarnation)
             if renew and life is not None and life.ends is None:
-                self._renew()
+                self._renew(self._incarnation)
             # A missing entry was lost with the data, and is registered again.
             return life is None or life.ends is None, dict(self.backend.leases), dict(self._nodes)
 
@@ -485,7 +489,7 @@ class ClusterEngine(MemoryEngine):
             if since == {0: self.backend.epoch}:
                 self._report = self.backend.epoch
                 if self._incarnation in self.backend.leases:
-                    self._renew()
+                    self._renew(self._incarnation)
 
         await self._call(report)
         if self._lost_at is not None:
@@ -503,6 +507,12 @@ class ClusterEngine(MemoryEngine):
         if self.is_restoring(tenant, ""):
             return [snapshot._replace(stale=True) for snapshot in found]
         return found
+
+    async def set_status(self, tenant: str, user: str, manual: ManualStatus) -> Snapshot:
+        if self._is_inside:
+            return await MemoryEngine.set_status(self, tenant, user, manual)
+        snapshot = await self._call(lambda: MemoryEngine.set_status(self, tenant, user, manual))
+        return snapshot._replace(stale=self.is_restoring(tenant, user))  # as the Redis engine does
 
     def live_nodes(self) -> Collection[str]:
         return self._alive
@@ -531,7 +541,7 @@ def _remote(name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 
 
 REMOTE = (
-    "touch restore adopt linger leave set_status online sessions typers enter exit present present_page "
+    "touch restore adopt linger leave online sessions typers enter exit present present_page "
     "sessions_in_room room_nodes sweep audit nodes"
 )
 for _name in REMOTE.split():

@@ -115,14 +115,14 @@ def _lost_late(self: SessionService, connection: Connection, cause: Any, code: i
 
 
 def _ends_others(
-    self: UserPresence, ref: Any, device: str, idle: bool | None, now: int, nodes: Any, *, since: int | None = None
+    self: UserPresence, ref: Any, device: str, idle: bool | None, now: int, nodes: Any, *, restored: Any = None
 ) -> Any:
     """Let a restored session end the other lingering sessions of its device."""
-    found = _touch(self, ref, device, idle, now, nodes, since=since)
+    found = _touch(self, ref, device, idle, now, nodes, restored=restored)
     others = [o for o, its in self.sessions.items() if o != ref.session and its.device == device and its.deadline]
-    for other in others if since is not None else ():
+    for other in others if restored is not None else ():
         del self.sessions[other]
-    return found[0], self.settle(now, nodes, since) or found[1]
+    return found[0], self._settle(now, restored) or found[1]
 
 
 def _prune_graces(self: UserPresence, now: int, nodes: Any) -> None:
@@ -218,7 +218,7 @@ def _any_revision(self: UserPresence, manual: Any, now: int, nodes: Any) -> Chan
     return _set_manual(self, manual, now, nodes)
 
 
-async def _restore_none(self: Restorer, part: Any) -> int:
+async def _restore_none(self: Restorer, part: Any, **_: Any) -> int:
     return 0
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from greendot.connect.recovery import JITTER_S
 from greendot.testing.clock import START_MS
 from simulation.access import Access
-from simulation.engine import GRACE_S, LEASE_S
+from simulation.engine import GRACE_S, LEASE_S, RECONNECT_S, RENEW_S, SAMPLE_S
 from simulation.rules import Periods, protected_until, wrong_change
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 CLEAN_S, SILENT_S, DEAD_S = 5.0, 15.0, 75.0
 HEAL_S = 12.0  # until a node that was paused or cut off has restored its sessions
+# Until a node has found the link, connected, waited at random, and written its sessions again.
+RESTORE_S = SAMPLE_S + RECONNECT_S + JITTER_S + 0.7
+ABSENT_S = LEASE_S + GRACE_S - RENEW_S - SAMPLE_S  # from the start of an absence to the end of its sessions, at least
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
 NOTICED_S = 1.5  # until every node has noticed a failover
@@ -144,18 +148,20 @@ class Promises:
         if begin is None or at < begin:
             return False
         end = self._end_of_protection(contact)
+        away, back = 0.0, float("-inf")  # start of the node's absence, and end of its previous fault
         for node, sick, well in self.sick:
             if node is contact.node and sick <= min(at, end):
-                healed = float("inf") if well is None else well + HEAL_S
+                # A node that falls sick again before it can have restored its sessions was away all the time.
+                away, back = sick if sick >= back + RESTORE_S else away, float("inf") if well is None else well
+                healed = back + HEAL_S
                 # A dead node ends nothing before its grace is over. A client that was connected continues afterwards.
-                if sick + GRACE_S <= at < healed or (
-                    begin < healed and at < healed and self._flushed(sick - HEAL_S, at)
-                ):
+                lapses = min(sick + GRACE_S, away + ABSENT_S)
+                if lapses <= at < healed or (begin < healed and at < healed and self._flushed(away - HEAL_S, at)):
                     return False
-                if begin >= sick and at < healed:
+                if begin >= away and at < healed:
                     return False
                 if contact.ended_at is not None and sick <= contact.ended_at:
-                    end = min(end, sick + GRACE_S)
+                    end = min(end, lapses)
         return at < end
 
     def _failed_over(self, start: float, end: float) -> bool:
@@ -254,7 +260,11 @@ class Promises:
         if is_visible and since > self.now + 0.01:
             self.fail("no-flicker", f"{who}, in the future")
         is_early = self._failed_over(since - NOTICED_S, since)  # older data, and a node that has not noticed them
-        if is_visible and entry["version"] and self.is_protected(user, since) and not is_early:
+        # Without a time, a node computed the state after a loss. As after any other state, the message about a later
+        # change may be on its way: a user who has just come is not protected yet.
+        times = [since] if entry["since"] is not None else [since - SLACK_S, since]
+        is_protected = all(self.is_protected(user, at) for at in times)
+        if is_visible and entry["version"] and is_protected and not is_early:
             self.fail("no-flicker", f"{who}, since {since:.3f}")
         if entry["last_seen"] is not None and is_visible:
             last_seen = (entry["last_seen"] - START_MS) / 1000

@@ -25,7 +25,7 @@ class Records:
         self.unread = 0  # notifications, as of the welcome, the last badge or the last mark
         self.acknowledged: dict[str, tuple[str, int]] = {}  # key of a message → room and number
         self._unacknowledged: dict[str, str] = {}  # key → room
-        self._admitted: set[str] = set()  # rooms to join again if the pending join is refused
+        self._admitted: set[str] = set()  # rooms to join again if the pending join is refused, or after a removal
         self._device = device
         self._universe = device.universe
         self._sent = 0
@@ -58,8 +58,9 @@ class Records:
     def join(self, name: str) -> None:
         """Join a room after the last message that the device has. Members only may join the den."""
         stream, contact = self.rooms[name], self._device.contact
-        if stream.busy:
-            self._admitted.add(name)  # the answer may be from before the user became a member
+        if stream.busy or stream.joined:
+            # The pending answer, or an unread event of an earlier removal, may be from before the user became a member.
+            self._admitted.add(name)
         if not self._device.is_ready or stream.joined or stream.busy:
             return
         stream.busy = True
@@ -170,6 +171,8 @@ class Records:
                 self.rooms[data["room"]].live(data)
             case "room.changed" if data.get("removed"):
                 self.rooms[data["room"]].left()
+                if data["room"] in self._admitted:
+                    self.join(data["room"])
             case "notification.created":
                 self.inbox.live(data)
             case "inbox.badge":

@@ -352,6 +352,7 @@ def fixed(seed: int, errors: logging.Handler) -> Iterator[None]:
     patches = [
         *standing,
         mock.patch.object(ids, "urandom", letters.randbytes),
+        mock.patch.object(ids, "_session_tokens", []),  # else the first ids are left over from another seed
         mock.patch.object(secrets, "_sysrand", letters),  # of all functions of the module
         mock.patch.object(Connection, "__hash__", lambda connection: hash(connection.id)),
         mock.patch.object(sys, "unraisablehook", _ignored),  # of coroutines of dead nodes

@@ -390,13 +390,13 @@ def test_a_closed_device_disappears_for_others_even_if_its_session_ends_late(ope
         socket.on_message(sent)
         socket.on_close(lambda code, reason: None)
 
-    tina, udo = open_tab(), open_tab("Udo")
-    tina.page.route_web_socket(re.compile("/v1/connect"), relay)
-    with tina.page.expect_websocket() as first:
-        tina.enter("Tina")
-    tina.page.get_by_role("button", name="Second device").click()
-    udo.open_person("tina")
-    devices = udo.person("tina").locator("dl")
+    vera, walt = open_tab(), open_tab("Walt")
+    vera.page.route_web_socket(re.compile("/v1/connect"), relay)
+    with vera.page.expect_websocket() as first:
+        vera.enter("Vera")
+    vera.page.get_by_role("button", name="Second device").click()
+    walt.open_person("vera")
+    devices = walt.person("vera").locator("dl")
     expect(devices).to_contain_text("browser, phone")
     closed_at = time.monotonic()
 
@@ -405,13 +405,13 @@ def test_a_closed_device_disappears_for_others_even_if_its_session_ends_late(ope
         return time.monotonic() - closed_at > 0.9 and json.loads(text)["type"] in ("presence.get", "signal.send")
 
     with first.value.expect_event("framesent", is_after_grace):
-        tina.page.get_by_label("Close the second device").click()
+        vera.page.get_by_label("Close the second device").click()
     for _ in range(2):  # closes the details, and opens them again
-        udo.open_person("tina")
+        walt.open_person("vera")
     expect(devices).to_contain_text("browser, phone")
     byes[0]()
     expect(devices).not_to_contain_text("phone")
-    assert "offline" not in udo.states_of("tina")
+    assert "offline" not in walt.states_of("vera")
 
 
 # --- many people ---

@@ -25,7 +25,7 @@ NOT_ASKED_FOR = (
     *("greendot.ops.doctor", "greendot.ops.backup", "greendot.client", "greendot.testing"),
     *("structlog", "rich", "opentelemetry", "prometheus_client", "multiprocessing"),
 )
-MOST = 314  # Greendot's own modules; all of them are 590
+MOST = 315  # Greendot's own modules; all of them are 591
 
 
 async def loaded(folder: Path, *flags: str) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ the real ones. `away` has the names of calls that fail, `calls` has all calls ma
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import logging
 import sqlite3
@@ -191,6 +192,15 @@ class SwitchedEngine(MemoryEngine, _Calls):
         self._tenants.clear()
         self._seen.clear()
         self._occupants.clear()
+
+    def save(self) -> None:
+        """Copy the users, as a replica has them."""
+        self._saved = copy.deepcopy(self._users)
+
+    def fail_over(self) -> None:
+        """Continue with the users of the copy, which are older."""
+        self._users.clear()
+        self._users.update(self._saved)
 
     def other_node(self, incarnation: str = "OTHR") -> str:
         """Register another live node, whose sessions tests make."""

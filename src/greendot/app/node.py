@@ -57,7 +57,6 @@ from greendot.node.timers import Timers
 from greendot.presence.celebrities import Celebrities
 from greendot.presence.celebrity_model import CelebrityThresholds
 from greendot.presence.commands import PresenceCommands
-from greendot.presence.grace_model import Graces, SessionPeriods
 from greendot.presence.held_changes import HeldChanges
 from greendot.presence.last_seen import LastSeenReader, LastSeenWriter
 from greendot.presence.mode_model import ModeTable
@@ -67,6 +66,7 @@ from greendot.presence.profiles import ProfileService
 from greendot.presence.sessions import SessionService
 from greendot.presence.status import StatusService
 from greendot.presence.watch import WatchLimits, WatchService
+from greendot.presence.withheld import WithheldChanges
 from greendot.protocol.cluster import ListenedQuery, read_listened
 from greendot.protocol.replies import SessionsReply
 from greendot.push.devices import DeviceService
@@ -179,14 +179,12 @@ class Node:
         self._session_rooms = SessionRooms(engine, self.statuses, context)
         self.held_changes = HeldChanges(engine, self.rpc, context, self.statuses)
         self.inbox_delivery = InboxDelivery(store, context, self.metrics)
-        graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
-        accept = settings.engine.when_away == "accept"
         self.sessions = SessionService(
             engine,
             self.statuses,
             self.profiles,
             context,
-            SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept),
+            node_settings.session_periods(settings),
             on_end=self._session_rooms.forget,
             on_left=self.inbox_delivery.left,
         )
@@ -217,6 +215,7 @@ class Node:
             self.profiles,
             watch_limits,
         )
+        self.withheld = WithheldChanges(self.statuses, context, self.watching)
 
     def _make_rooms(self) -> None:
         settings, engine, store, context = self.settings, self.engine, self.store, self._context
@@ -417,7 +416,7 @@ class Node:
         """Return the dispatcher with the bus handlers of all capabilities."""
         bus = BusDispatcher(
             self.metrics,
-            {Change: self.watching.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
+            {Change: self.withheld.changed, Acknowledged: self.rpc.acknowledged, Deliver: self._deliver},
             self.statuses.bus,
             self.profiles.bus,
             self.visibility_updates.bus,

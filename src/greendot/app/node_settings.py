@@ -12,6 +12,7 @@ from greendot.config.settings import Typing as TypingSettings
 from greendot.inbox.kinds_model import Kinds, NotificationKind
 from greendot.limits.model import ACTIVITIES, SCOPES, Quota
 from greendot.node.hub_model import WriteThrottle
+from greendot.presence.grace_model import Graces, SessionPeriods
 from greendot.protocol.events import TypingTimes
 from greendot.push.policy_model import QueuePolicy
 from greendot.rooms.signals import InvisibleSignals
@@ -33,6 +34,12 @@ def ingress(settings: Settings, metrics: Metrics, clock: Clock) -> IngressPolicy
 def _descriptors() -> DescriptorLimits:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return descriptor_limits(MANY if files == resource.RLIM_INFINITY else files)
+
+
+def session_periods(settings: Settings) -> SessionPeriods:
+    presence, accept = settings.presence, settings.engine.when_away == "accept"
+    graces = Graces(presence.grace_s, presence.clean_grace_s, presence.silent_grace_s)
+    return SessionPeriods(presence.dead_after_s, presence.idle_s, graces, settings.auth.leeway_s, accept)
 
 
 def invisible_signals(settings: Settings) -> dict[str, InvisibleSignals]:

@@ -97,7 +97,7 @@ class StatusService:
         if kept.status == "invisible" and self.confirm is not None:
             await self.confirm(key)
         if snapshot.stale:
-            self._restore_soon(key)
+            self.restore_soon(key)
             snapshot = self.with_sessions(key, snapshot)
         # The engine knows the status only of users with sessions; the reply has the status in any case.
         return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
@@ -160,10 +160,10 @@ class StatusService:
         self._announce(key)
         if self._engine.is_restoring(*key) and self._context.registry.sessions_of(*key):
             self._compare_later([key])  # the engine may not have the status
-            self._restore_soon(key)
+            self.restore_soon(key)
         self._context.tasks.spawn(self._settle(key))
 
-    def _restore_soon(self, key: Key) -> None:
+    def restore_soon(self, key: Key) -> None:
         """Restore the user's sessions before others: their watchers wait for the new status."""
         if self.restore is not None:
             self._context.tasks.spawn(self.restore(key))
@@ -213,7 +213,7 @@ class StatusService:
         if has_sessions and not (await self._read_shared(key) and self.is_invisible(key)):
             await self.read_stored(key)
             # Nodes that watch the user may have lost the change. Do not wait: this node hides the user already.
-            self._restore_soon(key)
+            self.restore_soon(key)
 
     async def _read_shared(self, key: Key) -> bool:
         """Read the status from the engine. Return False if the engine may not know it."""

@@ -1,0 +1,123 @@
+"""Changes that would show an invisible user: withheld until the status is known for sure."""
+
+from __future__ import annotations
+
+from greendot.app.node import Node
+from greendot.engine.messages import Topic
+from greendot.presence.model import Change, ManualStatus, VisibleState
+from greendot.presence.withheld import ASK_S
+from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
+
+BOB = (TENANT, "bob")
+TOPIC = Topic("watch", TENANT, "bob")
+
+
+async def invisible(parts: NodeParts) -> tuple[Node, Client]:
+    """Make a node with bob, who is invisible, and ann, who watches him."""
+    node = await parts.whole()
+    ann, bob = await parts.greeted("ann"), await parts.greeted("bob")
+    parts.engine.save()
+    await bob.ask(type="status.set", status="invisible")
+    await ann.ask(type="watch", users=["bob"])
+    await ann.frames()
+    return node, ann
+
+
+def publish_older(parts: NodeParts, *, public: bool = True, version: int | None = None) -> None:
+    """Publish a change that the engine makes of data from before bob became invisible."""
+    version = version or parts.engine.now_ms()
+    state = VisibleState("online", since=version, version=version)
+    parts.engine.publish(TOPIC, Change(state, state, None, ["phone"], public, True))
+
+
+async def states(client: Client) -> list[str]:
+    return [event["state"] for event in await client.events("presence.changed")]
+
+
+@in_virtual_time
+async def test_an_older_state_of_an_invisible_user_is_not_shown_and_is_written_again(parts: NodeParts) -> None:
+    node, ann = await invisible(parts)
+    parts.engine.fail_over()
+    assert (await parts.shown("bob")).visible.state == "online"
+    publish_older(parts)
+    await pass_time(0.9 * ASK_S)
+    assert await states(ann) == []
+    await pass_time(0.2 * ASK_S)
+    assert (await states(ann), node.statuses.is_invisible(BOB)) == ([], True)
+    assert (await parts.shown("bob")).visible.state == "offline"
+
+
+@in_virtual_time
+async def test_a_user_who_is_visible_again_is_shown_as_soon_as_the_status_is_known(parts: NodeParts) -> None:
+    node, ann = await invisible(parts)
+    await pass_time(0.01)
+    publish_older(parts)
+    await settle()
+    assert await states(ann) == []
+    node.statuses.learnt(BOB, ManualStatus(rev=9))
+    assert await states(ann) == ["online"]
+    await pass_time(2 * ASK_S)
+    assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_a_user_who_is_visible_again_is_shown_although_the_announcement_was_lost(parts: NodeParts) -> None:
+    _, ann = await invisible(parts)
+    await pass_time(0.01)
+    await parts.store.put_status(*BOB, ManualStatus())
+    publish_older(parts)
+    publish_older(parts, version=parts.engine.now_ms() + 1)
+    await pass_time(1.1 * ASK_S)
+    assert await states(ann) == ["online"]
+
+
+@in_virtual_time
+async def test_while_the_store_is_away_the_change_waits(parts: NodeParts) -> None:
+    _, ann = await invisible(parts)
+    await pass_time(0.01)
+    await parts.store.put_status(*BOB, ManualStatus())
+    parts.store.away = {"statuses"}
+    publish_older(parts)
+    await pass_time(3.5 * ASK_S)
+    assert await states(ann) == []
+    parts.store.away = set()
+    await pass_time(ASK_S)
+    assert await states(ann) == ["online"]
+
+
+@in_virtual_time
+async def test_a_late_change_is_dropped_when_the_newer_one_arrives(parts: NodeParts) -> None:
+    _, ann = await invisible(parts)
+    reads = parts.store.count("statuses")
+    publish_older(parts, version=parts.engine.now_ms() + 1)
+    hidden = VisibleState("offline", version=parts.engine.now_ms() + 2)
+    own = VisibleState("online", version=parts.engine.now_ms() + 2, status="invisible")
+    parts.engine.publish(TOPIC, Change(hidden, own, None, ["phone"], True, True))
+    await pass_time(2 * ASK_S)
+    assert parts.store.count("statuses") == reads
+    assert "online" not in await states(ann)
+
+
+@in_virtual_time
+async def test_if_the_last_session_ends_meanwhile_the_user_is_read_again(parts: NodeParts) -> None:
+    node, ann = await invisible(parts)
+    await pass_time(0.01)
+    publish_older(parts)
+    await settle()
+    (session,) = parts.registry.sessions_of(*BOB)
+    parts.registry.remove(session)
+    node.statuses.forget(BOB)
+    await parts.engine.set_status(*BOB, ManualStatus(rev=9))
+    before = await states(ann)
+    await pass_time(1.1 * ASK_S)
+    assert [*before, *await states(ann)][-1:] == ["online"]
+
+
+@in_virtual_time
+async def test_changes_that_show_nothing_to_others_are_passed_on(parts: NodeParts) -> None:
+    node, _ = await invisible(parts)
+    publish_older(parts, public=False)
+    await settle()
+    watched = node.watching.watched(TOPIC)
+    assert watched is not None
+    assert watched.devices == ["phone"]

@@ -88,7 +88,7 @@ class ConnectionCommands:
         if connection.granted_rooms:  # read here, because a foreign protocol may have ended or added some meanwhile
             grants = structs.replace(grants, rooms=(*grants.rooms, *connection.granted_rooms))
         session.grants = grants
-        self._sessions.rearm(session)
+        self._sessions.deadlines.rearm(session)
         if not grants.send:
             self._rooms.hush(connection)
         lost = [room for room in lost if not grants.may_join(room)]

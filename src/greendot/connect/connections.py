@@ -132,11 +132,11 @@ class ClientConnections:
         self._registry.connections[connection.id] = connection
         self._rate_limits.opened(connection)
         if connection.foreign is not None:
-            self._sessions.expect_frames(connection)
+            self._sessions.deadlines.expect_frames(connection)
             self._opened_foreign(connection, connection.foreign)
         else:
             self._hello.strangers.add(connection)
-            self._sessions.expect_hello(connection)
+            self._sessions.deadlines.expect_hello(connection)
         if self._drainer.begun:
             self._drainer.turn_away(connection)
 

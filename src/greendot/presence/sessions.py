@@ -31,7 +31,7 @@ from greendot.errors import EngineUnavailable, StoreUnavailable
 from greendot.ids import Key, new_session_id
 from greendot.node.context import NodeContext
 from greendot.node.session import Connection, Disconnection, Session
-from greendot.node.timer_model import has_come
+from greendot.presence.deadlines import ConnectionDeadlines
 from greendot.presence.grace_model import EndCause, SessionPeriods, grace_s
 from greendot.presence.model import ManualStatus, SessionEpoch
 from greendot.presence.profiles import ProfileService
@@ -39,7 +39,6 @@ from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello
 
-HELLO_S = 10.0  # seconds after which a connection without hello is closed
 RETRY_S = 1.0  # minimum seconds between two attempts to write to the engine
 # After an outage of the engine, a session lingers for this number of ms or more. If its whole grace is shorter, the
 # session lingers for the whole grace. Clients that were refused during the outage try again sooner (`hello.RETRY_MS`).
@@ -88,11 +87,11 @@ class SessionService:
         self._tasks = context.tasks
         self._recorder = context.recorder
         self._periods = periods
+        self.deadlines = ConnectionDeadlines(context, periods, lambda session: self._set_idle(session, True))
         self._coming: set[str] = set()  # new ids of sessions that this node is adopting
         self._postponed: set[SessionEpoch] = set()  # sessions whose end waits: see `_may_write`
         self._in_doubt: set[str] = set()  # new ids of sessions that this node may have adopted: see `_hold_in_doubt`
         self.lost_at: float | None = None  # monotonic time at which this node last found a loss
-        self._due = self._check  # one bound method, shared by the timers of all connections
 
     # --- opening ---
 
@@ -115,7 +114,7 @@ class SessionService:
             self._registry.add(session)
         is_unread = session.manual is None
         self._attach(session, connection, grants)
-        self._arm(connection)
+        self.deadlines.arm(connection)
         try:
             # A reconnect is no activity, so an idle session stays idle. The engine may have ended the session, because
             # its device has opened another one meanwhile. Then the touch creates the session again, and needs `idle`.
@@ -256,80 +255,14 @@ class SessionService:
             self._remains(session, session.ref, remaining)
         self._in_doubt.discard(session.id)
 
-    # --- activity and timers ---
+    # --- activity ---
 
     def active(self, session: Session, now: float) -> None:
         """Record activity of the user."""
         session.active_at = now
         if session.idle:
             self._set_idle(session, False)
-            self.rearm(session)
-
-    def expect_hello(self, connection: Connection) -> None:
-        connection.timer = self._timers.set(HELLO_S, self._due, connection)
-
-    def expect_frames(self, connection: Connection) -> None:
-        """Set the timer of a connection with a foreign protocol. Some of them never get a session."""
-        due_in = self._periods.ping_or_close_in(connection.received_at, self._timers.now())
-        connection.timer = self._timers.set(due_in, self._due, connection)
-
-    def _arm(self, connection: Connection) -> None:
-        """Set the connection's only timer to the earliest of its deadlines: dead, token expired, idle, or ping due.
-
-        If the present timer fires earlier, keep it, and `_check` sets the next one. So a later deadline costs nothing.
-        """
-        session = connection.session
-        if session is None or connection.closing:
-            return
-        now, periods, timer = self._timers.now(), self._periods, connection.timer
-        due_in = connection.received_at - now + periods.dead_after
-        expires_in = (session.grants.expires_at - self._clock.now_ms()) / 1000 + periods.leeway
-        if expires_in < due_in:
-            due_in = expires_in
-        if not session.idle and (idle_in := session.active_at - now + periods.idle) < due_in:
-            due_in = idle_in
-        if connection.foreign is not None:
-            due_in = min(due_in, periods.ping_or_close_in(connection.received_at, now))
-        if timer is not None:
-            if timer.due <= now + due_in:
-                return
-            self._timers.cancel(timer)
-        connection.timer = self._timers.set(max(0.0, due_in), self._due, connection)
-
-    def rearm(self, session: Session) -> None:
-        """Set the timer again, because the session became active or has a new token: a deadline may be earlier now."""
-        if session.connection is not None:
-            self._arm(session.connection)
-
-    def _check(self, connection: Connection) -> None:
-        """Close a connection whose deadline has passed. Otherwise set the timer to the next deadline."""
-        session, now = connection.session, self._timers.now()
-        connection.timer = None
-        if session is None and connection.foreign is None:
-            if connection.waiting is None:
-                connection.close(Close.PROTOCOL_ERROR, f"no hello within {HELLO_S:g} s; send hello first")
-            else:  # the node is still answering the hello of this connection
-                self.expect_hello(connection)
-        elif has_come(connection.received_at + self._periods.dead_after, now):
-            connection.close(
-                Close.HEARTBEAT_LOST, "no frame received in time (presence.dead_after_s); reconnect and send heartbeats"
-            )
-        elif session is None:
-            self._ping(connection)
-            self.expect_frames(connection)
-        elif self._clock.now_ms() >= session.grants.expires_at + round(self._periods.leeway * 1000):
-            connection.close(Close.TOKEN_EXPIRED, "the token has expired; reconnect with a new token")
-        else:
-            if not session.idle and has_come(session.active_at + self._periods.idle, now):
-                self._set_idle(session, True)
-            self._ping(connection)
-            self._arm(connection)
-
-    def _ping(self, connection: Connection) -> None:
-        """Send a ping to a client of a foreign protocol if the client is silent."""
-        ping_at = self._periods.ping_at(connection.received_at)
-        if connection.foreign is not None and has_come(ping_at, self._timers.now()):
-            connection.foreign.ping(connection)
+            self.deadlines.rearm(session)
 
     def _set_idle(self, session: Session, idle: bool) -> None:
         session.idle, session.state_at = idle, self._timers.now()

@@ -16,7 +16,7 @@ from greendot.node.session import Session
 from greendot.presence.grace_model import EndCause, Graces, SessionPeriods
 from greendot.presence.model import Change, ManualStatus, SessionEpoch
 from greendot.presence.profiles import ProfileService
-from greendot.presence.sessions import HELLO_S, NOTICED_S, RETRY_S, RETURN_MS, Opened, SessionService
+from greendot.presence.sessions import NOTICED_S, RETRY_S, RETURN_MS, Opened, SessionService
 from greendot.presence.status import StatusService
 from greendot.protocol.codes import Close
 from greendot.protocol.commands import Hello, Resume
@@ -238,38 +238,6 @@ async def test_a_session_on_its_way_from_another_node_is_one_that_this_node_hold
 
 
 # --- activity ---
-
-
-@in_virtual_time
-async def test_a_socket_that_sends_no_hello_is_closed(parts: NodeParts) -> None:
-    service, client = Service(parts), parts.client()
-    service.expect_hello(client.connection)
-    await pass_time(HELLO_S - SHORTLY_S)
-    assert await client.closed() is None
-    await pass_time(2 * SHORTLY_S)
-    assert await client.closed() == Close.PROTOCOL_ERROR
-
-
-@in_virtual_time
-async def test_a_silent_connection_is_closed_and_an_active_one_is_not(parts: NodeParts) -> None:
-    service = Service(parts)
-    silent, alive = await service.enter("ann"), await service.enter("bob")
-    await pass_time(DEAD_S - 1)
-    alive.connection.on_received()
-    await pass_time(1 + SHORTLY_S)
-    assert (await silent.closed(), await alive.closed()) == (Close.HEARTBEAT_LOST, None)
-    await pass_time(DEAD_S - 1)
-    assert await alive.closed() == Close.HEARTBEAT_LOST
-
-
-@in_virtual_time
-async def test_a_connection_is_closed_when_its_token_and_the_leeway_have_ended(parts: NodeParts) -> None:
-    service = Service(parts)
-    client = await service.enter(expires_at=parts.clock.now_ms() + 10_000)
-    await pass_time(10 + LEEWAY_S - SHORTLY_S)
-    assert await client.closed() is None
-    await pass_time(2 * SHORTLY_S)
-    assert await client.closed() == Close.TOKEN_EXPIRED
 
 
 @in_virtual_time

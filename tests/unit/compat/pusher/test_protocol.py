@@ -435,6 +435,6 @@ async def test_an_identity_ends_in_time_and_the_client_returns() -> None:
         left_s = (session.grants.expires_at - served.clock.now_ms()) / 1000
         assert 0.8 * 86_400 <= left_s <= 86_400
         session.grants = msgspec.structs.replace(session.grants, expires_at=served.clock.now_ms() + 1_000)
-        served.node.sessions.rearm(session)
+        served.node.sessions.deadlines.rearm(session)
         await served.advance(20)
         assert (await ann.socket.closed()).code == 4200

@@ -22,6 +22,7 @@ from greendot.node.session import Connection
 from greendot.node.stream import LocalStream, StreamFollower
 from greendot.node.stream_model import Sequencer
 from greendot.presence import sessions, watch
+from greendot.presence.deadlines import ConnectionDeadlines
 from greendot.presence.holds import WatchHolds
 from greendot.presence.model import Change, UserPresence
 from greendot.presence.sessions import SessionService
@@ -86,7 +87,7 @@ def _echo(self: RoomTyping, typing: Any) -> None:
         _start(self, typing)
 
 
-def _never_silent(self: SessionService, connection: Connection) -> None:
+def _never_silent(self: ConnectionDeadlines, connection: Connection) -> None:
     """Take every connection for alive."""
     connection.received_at = self._timers.now()
     _check(self, connection)
@@ -223,7 +224,7 @@ async def _restore_none(self: Restorer, part: Any, **_: Any) -> int:
 
 
 _hold, _prune, _start = RoomTyping._hold, UserPresence._prune, RoomTyping._start
-_check, _lost = SessionService._check, SessionService.lost
+_check, _lost = ConnectionDeadlines._check, SessionService.lost
 _set_manual, _touch = UserPresence.set_manual, UserPresence.touch
 _offer, _skip_to, _after = Sequencer.offer, Sequencer.skip_to, Recent.after
 _kept, _send, _lower = InboxService._kept, RoomMessages.send, sqlite_inbox._lower
@@ -235,7 +236,7 @@ MUTANTS = {
     "a lost connection has the grace of a clean one": Planted(
         sessions, "grace_s", lambda cause, code, graces: graces.clean
     ),
-    "silent clients are not closed": Planted(SessionService, "_check", _never_silent),
+    "silent clients are not closed": Planted(ConnectionDeadlines, "_check", _never_silent),
     "graces do not end": Planted(SessionService, "_linger_over", _ignore),
     "failed writes of sessions are not repeated": Planted(SessionService, "_later", _ignore),
     "dead nodes are not fenced": Planted(MemoryEngine, "_check_life", _ignore),

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from measure import SETTLE_S, Bench, Plan, line, say, tell
 from peer_install import Home
 from peer_servers import Peer, running
+from redisd import running_redis
 from serverd import Server, Trouble, rawcast
 
 KEEP_ALIVE_S = 30  # interval of keep-alives, by the server or the client
 LEAST_ROUNDS = 2
+WITH_REDIS = "greendot-redis"  # name of Greendot with the Redis engine, which only the part `connect` measures
 Values = dict[int, float]  # by round, without failed rounds
 
 
@@ -156,8 +158,15 @@ class PeersBench:
     def connect(self, plan: Plan) -> None:
         with ExitStack() as stack:
             servers = self._all_started(stack)
+            contenders = [*self._contenders]
+            try:
+                servers[WITH_REDIS] = stack.enter_context(self._with_redis())
+                contenders.append(Contender(WITH_REDIS, "Greendot with Redis", "greendot", self._with_redis))
+                self.figures[WITH_REDIS] = Figures(WITH_REDIS, "Greendot with Redis")
+            except Trouble as trouble:
+                self.figures["greendot"].fail("start with Redis", trouble)
             for number in range(plan.connect_rounds):
-                for one in self._contenders if number % 2 == 0 else reversed(self._contenders):
+                for one in contenders if number % 2 == 0 else reversed(contenders):
                     if one.name in servers:
                         self._connect_round(one, servers[one.name], plan, number)
 
@@ -171,6 +180,13 @@ class PeersBench:
             say(f"{what}: {one.label}: {got['connects_per_s']:,.0f}/s (server {got['server_cpu']:.0%})")
         if trouble:
             found.fail(what, trouble)
+
+    @contextmanager
+    def _with_redis(self) -> Iterator[Server]:
+        """Start Greendot with the Redis engine. Redis shares the core of the generator."""
+        bench = self._bench
+        with running_redis(bench.new_folder(), bench.load_core) as redis, bench.greendot(engine=redis.url) as server:
+            yield server
 
     # --- idle connections ---
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from peer_measure import Figures, Most, Values
+from peer_measure import WITH_REDIS, Figures, Most, Values
 from peer_servers import PEERS
 from redis_measure import Nodes
 from report import Row, grid, verdict
 
 MEMORY_TARGET_BYTES, MEMORY_TARGET_AT = 6_000, 15_000  # per idle connection; with fewer, the fixed cost weighs more
 CONNECT_RATIO_TARGETS = {"bun": 0.5, "centrifugo": 0.6}  # share of the peer's connects
+CONNECT_WITH_REDIS_TARGET = 0.5  # share of Centrifugo's connects (with its memory engine)
 CONNECT_TARGET = 1_500  # per second, with hello and token
 DELIVERIES_TARGET = 600_000  # per second, sixteen in flight
 CPU_TARGET = 0.08  # share of a core, for the heartbeats of 15,000 idle connections
@@ -61,6 +62,8 @@ def targets(found: Mapping[str, Figures], nodes: Nodes | None = None, others: Se
         rows.append(_at_least(what, nodes.ratios(), NODES_TARGET, nodes.ratios_by_cpu()))
     if ours.connects:
         rows += [_connects(ours, found, peer, least) for peer, least in CONNECT_RATIO_TARGETS.items()]
+        with_redis = found.get(WITH_REDIS, Figures(WITH_REDIS, "Greendot with Redis"))
+        rows.append(_connects(with_redis, found, "centrifugo", CONNECT_WITH_REDIS_TARGET))
     rows += _own(ours)
     return grid(HEADINGS, rows + [[row.figure, row.median, row.spread, "", row.target, row.verdict] for row in others])
 
@@ -79,7 +82,7 @@ def _against(ours: Figures, peer: Figures | None, target: Target) -> list[str]:
 def _connects(ours: Figures, found: Mapping[str, Figures], peer: str, least: float) -> list[str]:
     theirs = found.get(peer, Figures(peer, LABELS[peer]))
     by_cpu = ratios(_each(ours.connects, ours.connect_busy), _each(theirs.connects, theirs.connect_busy))
-    what = f"connects/s, hello and JWT included: Greendot ÷ {CONNECTS[peer]}"
+    what = f"connects/s, hello and JWT included: {ours.label} ÷ {CONNECTS[peer]}"
     return _at_least(what, ratios(ours.connects, theirs.connects), least, by_cpu)
 
 
@@ -129,7 +132,8 @@ def tables(found: Mapping[str, Figures]) -> list[str]:
     contenders = ranked(found)
     parts = []
     if any(one.rates for one in contenders):
-        parts += [f"### Deliveries per second, 1,000 subscribers\n{_deliveries(contenders)}"]
+        delivered = [one for one in contenders if one.name != WITH_REDIS]
+        parts += [f"### Deliveries per second, 1,000 subscribers\n{_deliveries(delivered)}"]
     if any(one.latency for one in contenders):
         parts += [f"### Delivery latency at half load\n{_latencies(contenders)}"]
     if any(one.connects or one.idle for one in contenders):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from peer_measure import Figures
+from peer_measure import WITH_REDIS, Figures
 from peer_report import latency, middle, ranked
 from serverd import Trouble
 
@@ -20,7 +20,7 @@ def draw(found: Mapping[str, Figures], folder: Path) -> list[Path]:
         raise Trouble("The plots need matplotlib: run `make bench`, which installs it (extra `bench`).") from None
     matplotlib.use("Agg")
     folder.mkdir(exist_ok=True)
-    contenders = ranked(found)
+    contenders = [one for one in ranked(found) if one.name != WITH_REDIS]
     made = []
     if any(one.rates for one in contenders):
         made.append(_deliveries(contenders, folder / "deliveries.png"))

@@ -13,8 +13,8 @@ import run
 from greendot.config import load
 from measure import Rounds
 from peer_install import Home, install
-from peer_measure import Figures, Idle
-from peer_report import ratios, remarks, targets
+from peer_measure import WITH_REDIS, Figures, Idle
+from peer_report import ratios, remarks, tables, targets
 from progress import Progress
 from records_measure import RecordsBench
 
@@ -49,6 +49,19 @@ def test_what_others_took_from_the_server_is_not_in_the_ratio_by_cpu_time() -> N
     found["greendot"].busy[16][0], found["bun"].busy[16][0] = 0.4, 0.8
     assert "| 0.50 " in row(targets(found), "16 in flight: Greendot ÷ Bun")
     assert "| 1.00 " in row(targets(found), "16 in flight: Greendot ÷ Bun")
+
+
+def test_connects_with_redis_have_a_target_of_their_own() -> None:
+    found = contenders(greendot={0: 1.0}, centrifugo={0: 1.0})
+    for name, rate in (("greendot", 6_000.0), ("centrifugo", 10_000.0)):
+        found[name].connects, found[name].connect_busy = {0: rate}, {0: 1.0}
+    what = "Greendot with Redis ÷ Centrifugo, with the same token"
+    assert "not measured" in row(targets(found), what)
+    found[WITH_REDIS] = Figures(WITH_REDIS, "Greendot with Redis", connects={0: 4_900.0}, connect_busy={0: 0.9})
+    assert "| 0.49 " in row(targets(found), what)
+    assert "**missed**" in row(targets(found), what)
+    assert WITH_REDIS not in "".join(tables(found))
+    assert "| Greendot with Redis | 4,900/s" in " ".join(tables(found)[-1].split())
 
 
 def test_few_connections_do_not_decide_about_memory() -> None:

@@ -7,8 +7,8 @@ import pytest
 from greendot.connect.connections import LONGEST_S
 from greendot.engine.messages import Disconnect, Topic
 from greendot.errors import EngineUnavailable
-from greendot.presence.model import SessionEpoch
 from greendot.presence.deadlines import HELLO_S
+from greendot.presence.model import SessionEpoch
 from greendot.protocol.codec import encode_event
 from greendot.protocol.codes import Close
 from greendot.protocol.events import InboxBadge

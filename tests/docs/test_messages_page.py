@@ -28,7 +28,7 @@ def test_the_page_has_texts_of_every_place(script: dict[str, Any]) -> None:
         assert f"\n## {place}\n" in page
     for code, module in (
         (r"rate\\_limited", "limits.rate_limits"),
-        ("4005", "presence.sessions"),
+        ("4005", "presence.deadlines"),
         ("401", "auth.api_keys"),
         ("error", "ops.doctor.store"),
     ):

@@ -25,7 +25,7 @@ NOT_ASKED_FOR = (
     *("greendot.ops.doctor", "greendot.ops.backup", "greendot.client", "greendot.testing"),
     *("structlog", "rich", "opentelemetry", "prometheus_client", "multiprocessing"),
 )
-MOST = 316  # Greendot's own modules; all of them are 592
+MOST = 317  # Greendot's own modules; all of them are 593
 
 
 async def loaded(folder: Path, *flags: str) -> tuple[list[str], list[str]]:

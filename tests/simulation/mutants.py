@@ -248,7 +248,7 @@ MUTANTS = {
     "versions are not compared": Planted(WatchService, "changed", _changed_any_version),
     "duplicates are not removed": Planted(WatchService, "changed", _changed_twice),
     "equal states are delivered again": Planted(WatchService, "_show", _show_always),
-    "states after a loss keep their versions": Planted(watch, "_newer", _always_new),
+    "states after a loss keep their versions": Planted(watch, "newer", _always_new),
     "missed changes are not read again": Planted(WatchService, "resync", _nothing),
     # recovery
     "lost sessions are not restored": Planted(Restorer, "restore", _restore_none),

@@ -99,6 +99,8 @@ class HeldChanges:
         if room:
             inside = any(room in (session.rooms or ()) for session in sessions)
             return Seen.ACTIVE if inside and not self._statuses.is_invisible((tenant, user)) else Seen.NOTHING
+        if self._statuses.is_invisible((tenant, user)):
+            return Seen.NOTHING  # a change that would show the user is of an older status
         return max((Seen.IDLE if session.idle else Seen.ACTIVE for session in sessions), default=Seen.NOTHING)
 
     def _is_over(self, session: Session) -> bool:

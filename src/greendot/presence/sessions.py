@@ -116,6 +116,9 @@ class SessionService:
         self._attach(session, connection, grants)
         self.deadlines.arm(connection)
         try:
+            if resumed and self._may_be_older(session):
+                await self.restore(session)
+                return Opened(session, resumed, status_known=True, is_unread=is_unread)
             # A reconnect is no activity, so an idle session stays idle. The engine may have ended the session, because
             # its device has opened another one meanwhile. Then the touch creates the session again, and needs `idle`.
             ref = session.ref
@@ -128,6 +131,10 @@ class SessionService:
         # If the client has resumed meanwhile, `session.ref` is a newer epoch, which this touch does not confirm.
         session.confirmed = session.confirmed or session.ref is ref
         return Opened(session, resumed, touched.status_known, is_unread)
+
+    def _may_be_older(self, session: Session) -> bool:
+        """Return whether the engine may have an older status than this node. A `touch` would show it to others."""
+        return session.manual is not None and self._engine.is_restoring(*session.key)
 
     async def show(self, opened: Opened, connection: Connection) -> None:
         """Make an opened session visible to other users, and apply the token's name and info.
@@ -273,7 +280,7 @@ class SessionService:
         if session.connection is None:
             return
         try:
-            if self._engine.is_restoring(*session.key):  # it may have an older status, which `touch` would show
+            if self._may_be_older(session):
                 await self.restore(session)
             else:
                 await self._engine.touch(*session.key, session.ref, session.device, session.idle, None)

@@ -34,14 +34,13 @@ from greendot.presence.modes import PresenceModes
 from greendot.presence.profile_model import Profile, doubted, newest
 from greendot.presence.profiles import ProfileService
 from greendot.presence.reads import PresenceReads, PresenceSnapshots, watchable
+from greendot.presence.shown_model import VERSION, newer, same_to_others, same_to_user
 from greendot.presence.status import StatusService
 from greendot.presence.watched_user import WatchedUser, WatchEntry
 from greendot.protocol.codec import encode_event, encode_part, joined
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Presence
 from greendot.visibility.cache import VisibilityCache
-
-CLOCKS_MS = 2_500  # tolerated difference between the engine's clock and this node's copy of it
 
 
 class WatchLimits(Struct, frozen=True):
@@ -239,7 +238,9 @@ class WatchService:
         if watched.held:
             self._changed_meanwhile(watched, change)
             return
-        if change.restored and not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
+        if change.restored and not (
+            same_to_others(change.visible, watched.visible) and same_to_user(change.own, watched.own)
+        ):
             self._await_restored(watched)  # other sessions of the user may follow: showing this would flicker
             # The user may have connected at the same time. The engine then publishes no other change of the state.
             self._changed_meanwhile(watched, change)
@@ -269,7 +270,7 @@ class WatchService:
         """
         if is_certain(change):
             self._show_held(watched, change)
-        elif not (_same(change.visible, watched.visible) and _same_own(change.own, watched.own)):
+        elif not (same_to_others(change.visible, watched.visible) and same_to_user(change.own, watched.own)):
             tenant, user = watched.key
             self._held_changes.confirm((tenant, user, ""), change.own.state, lambda: self._show_held(watched, change))
 
@@ -283,12 +284,12 @@ class WatchService:
         visible = change.visible
         if not visible.version:  # the user was restored after a loss, and has not been visible since then
             asked_ms = self._engine.now_ms()
-            visible = _newer(watched.visible, visible, asked_ms, keeps=_same(visible, watched.visible))
+            visible = newer(watched.visible, visible, asked_ms, keeps=same_to_others(visible, watched.visible))
         # A state that stays as it was is shown, too, if it was marked as stale: the mark ends.
         if was_stale or visible.version > watched.visible.version:
-            self._show(watched, max(visible, watched.visible, key=_version), anyway=was_stale)
+            self._show(watched, max(visible, watched.visible, key=VERSION), anyway=was_stale)
         if was_stale or change.own.version > watched.own.version:
-            self._show_own(watched, max(change.own, watched.own, key=_version), anyway=was_stale)
+            self._show_own(watched, max(change.own, watched.own, key=VERSION), anyway=was_stale)
         if was_stale:
             self._hidden_watchers.redeliver(watched)
 
@@ -296,12 +297,12 @@ class WatchService:
         """Set the state for others, and deliver it if it differs; with `anyway`, in any case."""
         before, watched.visible = watched.visible, visible
         watched.shows += 1
-        if (not anyway and _same(before, visible)) or self._celebrities.delivers(watched):
+        if (not anyway and same_to_others(before, visible)) or self._celebrities.delivers(watched):
             return
         frame = encode_event(watched.shown(self._engine.now_ms()), self._context.clock.now_ms())
         key = ("presence", watched.user)
         own = self._devices(watched)
-        skip = [*own, *watched.marked] if _same(before, visible) else own
+        skip = [*own, *watched.marked] if same_to_others(before, visible) else own
         self._context.hub.offer(watched.channel, frame, key=key, skip=skip)
         if watched.owed:
             watched.completed([c for c in watched.owed if c not in own and c not in watched.barred])
@@ -317,13 +318,11 @@ class WatchService:
     def _show_own(self, watched: WatchedUser, visible: VisibleState, *, anyway: bool = False) -> None:
         before, watched.own = watched.own, visible
         watched.shows += 1
-        if not anyway and _same_own(before, visible):
+        if not anyway and same_to_user(before, visible):
             return
         if own := self._devices(watched):
-            frame = encode_event(watched.shown_own(), self._context.clock.now_ms())
-            marked = watched.marked if _same_own(before, visible) else ()
-            some = [device for device in own if device not in marked]
-            self._context.hub.send_each(some, frame, key=("presence", watched.user))
+            marked = watched.marked if same_to_user(before, visible) else ()
+            self._send(watched, [device for device in own if device not in marked], watched.shown_own())
             watched.completed(own)
 
     def _show_owed(self, watched: WatchedUser) -> None:
@@ -333,16 +332,22 @@ class WatchService:
         if it has not changed here.
         """
         owed, watched.owed = watched.owed, None
+        own: list[Connection] = []
+        others: list[Connection] = []
         for connection in owed or ():
             session = connection.session
             if connection in watched.barred:
                 self._hidden_watchers.complete(watched, connection)
             elif session is not None and connection in watched.channel.listeners:
-                is_own = session.user == watched.user
-                if is_own or not watched.is_polled:
-                    shown = watched.shown_own() if is_own else watched.shown(self._engine.now_ms())
-                    frame = encode_event(shown, self._context.clock.now_ms())
-                    connection.send(frame, record=False, key=("presence", watched.user))
+                (own if session.user == watched.user else others).append(connection)
+        self._send(watched, own, watched.shown_own())
+        if not watched.is_polled:
+            self._send(watched, others, watched.shown(self._engine.now_ms()))
+
+    def _send(self, watched: WatchedUser, connections: Sequence[Connection], shown: Presence) -> None:
+        if connections:
+            frame = encode_event(shown, self._context.clock.now_ms())
+            self._context.hub.send_each(connections, frame, key=("presence", watched.user))
 
     def _devices(self, watched: WatchedUser) -> list[Connection]:
         return self._connections(watched, watched.user)
@@ -424,8 +429,7 @@ class WatchService:
             if not self._may_see(session, watched.user):
                 self._hidden_watchers.bar(watched, connection)
             elif (shown := self._hidden_watchers.lift(watched, connection)) is not None:
-                frame = encode_event(shown, self._context.clock.now_ms())
-                connection.send(frame, record=False, key=("presence", watched.user))
+                self._send(watched, [connection], shown)
                 watched.completed([connection])
 
     # --- after missed messages, or a loss of data in the engine ---
@@ -535,8 +539,8 @@ class WatchService:
         if snapshot.visible.version >= watched.visible.version or not settled:
             watched.name, watched.devices = snapshot.name or watched.name, snapshot.devices
         visible, own = snapshot.visible, snapshot.own
-        visible = _newer(watched.visible, visible, asked_ms, keeps=settled or _same(visible, watched.visible))
-        own = _newer(watched.own, own, asked_ms, keeps=settled or _same_own(own, watched.own))
+        visible = newer(watched.visible, visible, asked_ms, keeps=settled or same_to_others(visible, watched.visible))
+        own = newer(watched.own, own, asked_ms, keeps=settled or same_to_user(own, watched.own))
         self._show(watched, visible, anyway=was_stale)
         self._show_own(watched, own, anyway=was_stale)
         if was_stale:
@@ -563,38 +567,6 @@ def _by_tenant(some: Iterable[WatchedUser]) -> dict[str, list[WatchedUser]]:
     return found
 
 
-def _version(state: VisibleState) -> int:
-    return state.version
-
-
 def _watchers(watched: WatchedUser) -> set[str]:
     connections = (*watched.channel.listeners, *watched.barred)
     return {connection.session.user for connection in connections if connection.session is not None}
-
-
-def _same(one: VisibleState, other: VisibleState) -> bool:
-    """Return whether others would see no difference."""
-    return (one.state, one.text) == (other.state, other.text)
-
-
-def _same_own(one: VisibleState, other: VisibleState) -> bool:
-    """Return whether the user would see no difference."""
-    return _same(one, other) and (one.status, one.until) == (other.status, other.until)
-
-
-def _newer(shown: VisibleState, read: VisibleState, asked_ms: int, *, keeps: bool) -> VisibleState:
-    """Return the state that was read if it is not older, and otherwise the shown state if `keeps` is True.
-
-    `asked_ms` is a time of the engine's clock, as this node knows it, before the state was read.
-
-    Pass True if the engine has lost nothing, or if the watchers would see no difference. An invisible user would
-    otherwise get a new version that a user who is really offline does not get: only the `status` of the two differs.
-    """
-    if read.version >= shown.version:
-        return read
-    if keeps:
-        return shown
-    # Clients ignore older versions: the state that was read gets a newer version. If an earlier failover brought older
-    # data, clients may know a newer state than the shown one. So the version is also near the time of the read. It is
-    # not later, because each change after the read must have a newer version: its time.
-    return structs.replace(read, version=max(shown.version + 1, asked_ms - CLOCKS_MS))

@@ -44,8 +44,9 @@ class WithheldChanges:
         key = topic.tenant, topic.name
         before = self._withheld.get(key)
         if not self._contradicts(key, change):
-            if before is not None and change.own.version > before.own.version:
-                del self._withheld[key]  # the engine had the status
+            is_whole = change.public or change.own.status == "invisible"
+            if before is not None and is_whole and change.own.version > before.own.version:
+                del self._withheld[key]  # others see the newer state instead
             self._watching.changed(topic, change)
         elif before is None:
             self._withheld[key] = change
@@ -70,12 +71,13 @@ class WithheldChanges:
         try:
             if self._statuses.is_invisible(key):
                 await self._statuses.read_stored(key)  # calls `_status_changed` if the user is visible
-            if self._withheld.pop(key, None) is None:
+            if key not in self._withheld:
                 return
             if self._statuses.is_invisible(key):
                 self._statuses.restore_soon(key)
             else:  # the last session here has ended
                 await self._watching.refresh(key)
+            self._withheld.pop(key, None)
         except (EngineUnavailable, StoreUnavailable) as error:
             log(log_events.WORK_LATER, work="reading the status of a user", reason=error)
             if key in self._withheld:

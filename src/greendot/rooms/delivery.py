@@ -26,6 +26,7 @@ from greendot.telemetry import log_events
 from greendot.telemetry.log import log
 
 COMPARE_S = 15.0  # seconds between two comparisons of all local rooms with the store
+MEMBERS_S = 2.0  # longest read of all members after a pause; less than messages wait for it (`freshness.LONGEST_S`)
 MOST_SKIPPED = 1_000  # messages of a room that wait to be left out for a connection
 ATTEMPTS = 10  # maximum number of reads of one client's missed messages; new messages can make another read necessary
 
@@ -164,25 +165,28 @@ class RoomDelivery(StreamFollower[LocalRoom]):
     async def compare_members(self) -> None:
         """Compare the members of all rooms with the store. On return, those who may not be in a room are removed.
 
-        If the store does not answer, forget which members are known, and raise StoreUnavailable. Records then wait
-        until the members are read.
+        If the store does not answer in time, forget which members are known, and raise StoreUnavailable. Records then
+        wait until the members are read.
         """
-        rooms = await self._followed()
-        for at in range(0, len(rooms), AT_ONCE):
-            some = rooms[at : at + AT_ONCE]
-            try:
-                for _ in range(2):  # again, because a read that was under way may have missed a removal
-                    await self._check_members(some, at_once=True)
-                    some = [local for local in some if local.checking is not None]
-                    for local in some:
-                        if local.checking is not None:
-                            await asyncio.shield(local.checking)
-                    if not some:
-                        break
-            except StoreUnavailable:
-                for local in rooms[at:]:
-                    local.members_rev = NONE
-                raise
+        rooms, at = await self._followed(), 0
+        try:
+            async with asyncio.timeout(MEMBERS_S):
+                for at in range(0, len(rooms), AT_ONCE):
+                    await self._compare_members(rooms[at : at + AT_ONCE])
+        except (StoreUnavailable, TimeoutError) as error:
+            for local in rooms[at:]:
+                local.members_rev = NONE
+            raise StoreUnavailable(f"the members of {len(rooms) - at} rooms are not known: {error}") from error
+
+    async def _compare_members(self, some: Sequence[LocalRoom]) -> None:
+        for _ in range(2):  # again, because a read that was under way may have missed a removal
+            await self._check_members(some, at_once=True)
+            some = [local for local in some if local.checking is not None]
+            for local in some:
+                if local.checking is not None:
+                    await asyncio.shield(local.checking)
+            if not some:
+                return
 
     async def _check_members(self, some: Sequence[LocalRoom], *, at_once: bool = False) -> dict[LocalRoom, Room | None]:
         """Begin to read the members of each room that differs in the store. Return all rooms as the store has them.
@@ -207,14 +211,21 @@ class RoomDelivery(StreamFollower[LocalRoom]):
 
     # --- returning clients ---
 
-    async def catch_up(self, local: LocalRoom, seq: int) -> None:
+    async def catch_up(self, local: LocalRoom, seq: int, room: Room) -> None:
         """Read the gap if message `seq` has not arrived here. The store has it, and a client that returns may, too.
 
         The client then comes from another node. If this node has lost its link to the bus, its messages come only with
-        the next comparison of heads.
+        the next comparison of heads. The listeners get the messages, too. So first those are removed who may no longer
+        be in the room, by the members of `room`, which the caller has just read. Read nothing if these are not known.
         """
         for _ in range(2):  # a read that is under way may have begun before the message was written
             if seq <= local.cursor:
+                return
+            if differs(local, room):
+                self._changed(local, room, True)
+            while local.checking is not None:
+                await asyncio.shield(local.checking)
+            if differs(local, room):
                 return
             await self._fill(local)
 

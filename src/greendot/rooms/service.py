@@ -250,7 +250,7 @@ class RoomService:
         Return None instead of the messages if content was erased since the admission, which has read `room`.
         """
         if wanted.after is not None:
-            await self.delivery.catch_up(local, min(wanted.after, room.head))
+            await self.delivery.catch_up(local, min(wanted.after, room.head), room)
             messages, truncated = await self._missed(local, wanted.after, wanted.most, room.erasures)
         else:
             messages, truncated = await self._newest(local, reader, wanted.history) if wanted.history else [], False

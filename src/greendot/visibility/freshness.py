@@ -127,7 +127,7 @@ class VisibilityFreshness:
         try:
             while self._is_stale:
                 self._is_stale, began = False, self._now()
-                self._read_at = began if await self._within(self._read_changes()) else self._now()
+                self._read_at = began if await self._within(self._read_all()) else self._now()
         finally:
             self._is_reading = self._is_stale = False
             known, self._known = self._known, None
@@ -135,12 +135,18 @@ class VisibilityFreshness:
                 known.set_result(None)
             self._begin_applying()
 
+    async def _read_all(self) -> None:
+        """Read changes and, if removals may be missed, members. A failure of one does not affect the other."""
+        members = self.read_members
+        if not self._must_read_members or members is None:
+            self._must_read_members = False
+            await self._read_changes()
+            return
+        self._must_read_members, self._members_at = False, self._now()
+        await asyncio.gather(self._read_changes(), self._read_members(members))
+
     async def _read_changes(self) -> None:
         try:
-            if self._must_read_members:
-                self._must_read_members, self._members_at = False, self._now()
-                if self.read_members is not None:
-                    await self.read_members()
             changed = await self.read()
         except StoreUnavailable as error:
             log(log_events.WORK_LATER, work="refresh of visibility", reason=error)
@@ -149,6 +155,13 @@ class VisibilityFreshness:
             self._changed.setdefault(tenant, set()).update(users)
         if not self._is_reading:  # it took too long
             self._begin_applying()
+
+    @staticmethod
+    async def _read_members(read: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await read()
+        except StoreUnavailable as error:
+            log(log_events.WORK_LATER, work="reading the members of rooms", reason=error)
 
     async def _within(self, work: Coroutine[Any, Any, None]) -> bool:
         """Return whether the work has ended in time. It is not cancelled."""

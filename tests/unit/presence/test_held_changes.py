@@ -306,3 +306,20 @@ async def test_a_lost_user_who_becomes_invisible_is_hidden_when_the_announcement
     assert await states(ann) == []
     await node._apply_invisible((TENANT, "bob"))
     assert await states(ann) == [("bob", "offline")]
+
+
+@in_virtual_time
+async def test_sessions_of_an_invisible_user_confirm_no_older_state(parts: NodeParts) -> None:
+    """After a failover to older data, the engine publishes states from before the user became invisible."""
+    await parts.whole()
+    bob = await parts.greeted("bob")
+    place = (TENANT, "bob", "")
+
+    async def seen() -> list[int]:
+        parts.receive(Topic("node", "", parts.incarnation), SessionsQuestion([place], OTHER, 7))
+        await settle()
+        return [*next(m for m in reversed(parts.engine.sent_to(OTHER)) if isinstance(m, ClusterAnswer)).answer]
+
+    assert await seen() == [Seen.ACTIVE]
+    await bob.ask(type="status.set", status="invisible")
+    assert await seen() == [Seen.NOTHING]

@@ -693,7 +693,9 @@ async def test_a_client_that_returns_while_its_lost_session_is_restored_stays_on
     async with held(parts.engine, "restore") as restoring:
         session = service.lose(client)
         await restoring.reached()
-        await service.enter(resume=session.id)
+        async with under_way(service.enter(resume=session.id)):
+            await settle()
+            restoring.release()
     parts.engine.restoring = False
     await pass_time(2 * RETRY_S + LOST_S + SHORTLY_S)
     assert (service.ended, await parts.states("ann")) == ([], ["online"])
@@ -758,3 +760,22 @@ async def test_a_session_whose_end_waits_for_the_nodes_ends_once_and_no_earlier(
     assert service.ended == [session]
     await pass_time(NOTICED_S)
     assert service.ended == [session]
+
+
+@in_virtual_time
+async def test_an_invisible_user_who_returns_after_a_failover_is_not_published_with_an_older_status(
+    parts: NodeParts,
+) -> None:
+    await parts.whole()
+    bob = await parts.greeted("bob")
+    (welcome,) = await bob.frames("welcome")
+    parts.engine.save()
+    await bob.ask(type="status.set", status="invisible")
+    parts.engine.fail_over()
+    parts.engine.restoring = True
+    parts.engine.published.clear()
+    bob.cut()
+    again = await parts.greeted("bob", resume={"session": welcome["data"]["session"]})
+    assert [frame["data"]["resumed"] for frame in await again.frames("welcome")] == [True]
+    changes = [message for _, message in parts.engine.published if isinstance(message, Change)]
+    assert {(change.visible.state, change.own.status) for change in changes} == {("offline", "invisible")}

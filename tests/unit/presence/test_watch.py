@@ -14,7 +14,8 @@ from greendot.engine.results import Known
 from greendot.errors import EngineUnavailable, Refused
 from greendot.node.subscriptions import UNHEARD_S
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
-from greendot.presence.watch import CLOCKS_MS, WatchService
+from greendot.presence.shown_model import CLOCKS_MS
+from greendot.presence.watch import WatchService
 from greendot.protocol.codes import Err
 from greendot.protocol.events import Status
 from unit.node_parts import (

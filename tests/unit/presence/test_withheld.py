@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from greendot.app.node import Node
-from greendot.engine.messages import Topic
-from greendot.presence.model import Change, ManualStatus, VisibleState
+from greendot.engine.messages import StatusChanged, Topic
+from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
 from greendot.presence.withheld import ASK_S
 from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
 
@@ -121,3 +121,36 @@ async def test_changes_that_show_nothing_to_others_are_passed_on(parts: NodePart
     watched = node.watching.watched(TOPIC)
     assert watched is not None
     assert watched.devices == ["phone"]
+
+
+@in_virtual_time
+async def test_a_later_change_for_the_user_alone_does_not_drop_the_one_for_others(parts: NodeParts) -> None:
+    """The user becomes busy, then sets an end. The announcement of the status comes after both changes."""
+    _, ann = await invisible(parts)
+    for until_s in (None, 3_600):
+        await pass_time(0.01)
+        until = None if until_s is None else parts.engine.now_ms() + until_s * 1_000
+        await parts.engine.set_status(*BOB, await parts.store.put_status(*BOB, ManualStatus("busy", until)))
+    assert await states(ann) == []
+    parts.receive(Topic("user", *BOB), StatusChanged())
+    assert await states(ann) == ["busy"]
+
+
+@in_virtual_time
+async def test_a_change_is_kept_until_the_user_could_be_read(parts: NodeParts) -> None:
+    node, ann = await invisible(parts)
+    await pass_time(0.01)
+    elsewhere = SessionEpoch("OTHR-1", parts.engine.other_node(), 1)
+    await parts.engine.touch(*BOB, elsewhere, "laptop", False, None)
+    await parts.engine.set_status(*BOB, await parts.store.put_status(*BOB, ManualStatus()))
+    await settle()
+    (session,) = parts.registry.sessions_of(*BOB)
+    parts.registry.remove(session)
+    node.statuses.forget(BOB)
+    await pass_time(0.9 * ASK_S)
+    parts.engine.away = {"read"}
+    await pass_time(0.2 * ASK_S)
+    assert await states(ann) == []
+    parts.engine.away = set()
+    await pass_time(ASK_S)
+    assert await states(ann) == ["online"]

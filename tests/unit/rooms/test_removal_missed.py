@@ -208,3 +208,71 @@ async def test_if_the_store_does_not_answer_records_wait_until_the_members_are_r
     await parts.pass_s(2 * GAP_S)
     assert taken(bob) == ["room.changed"]
     assert ann.seqs() == [1]
+
+
+# --- a client that returns with a message that this node has not received ---
+
+
+async def returns(parts: Parts, user: str, after: int) -> asyncio.Future[object]:
+    """Let a second device of the user join the lobby. It has received the message `after` on another node."""
+    device = await parts.connect(user, device="laptop")
+    assert device.session is not None
+    return asyncio.ensure_future(parts.rooms.join(device, device.session, "lobby", after))
+
+
+@in_virtual_time
+async def test_a_returning_client_delivers_no_record_that_waits_for_a_removal(parts: Parts) -> None:
+    local, (_, bob) = await in_lobby(parts, "ann", "bob")
+    taken(bob)
+    removed = await remove(parts, "bob")
+    (record,) = await parts.write("lobby")
+    parts.receive(LOBBY, Deliver(message_frame(record), seq=1, members_rev=removed.revision))
+    assert local.unchecked
+    joining = await returns(parts, "ann", 1)
+    await parts.pass_s(5 * GAP_S)
+    assert (taken(bob), joining.done()) == (["room.changed"], True)
+
+
+@in_virtual_time
+async def test_a_returning_client_delivers_nothing_of_a_closed_room_to_those_outside(parts: Parts) -> None:
+    await parts.store.put_room(TENANT, "lobby", open=True)
+    await parts.store.put_member(TENANT, "lobby", "ann", "member")
+    guest = await parts.connect("bob")
+    assert guest.session is not None
+    await parts.rooms.join(guest, guest.session, "lobby", None)
+    taken(guest)
+    await parts.store.put_room(TENANT, "lobby", open=False)  # on another node; the announcement is late
+    await parts.write("lobby")
+    joining = await returns(parts, "ann", 1)
+    await parts.settle()
+    assert (taken(guest), joining.done()) == (["room.changed"], True)
+
+
+@in_virtual_time
+async def test_while_the_members_are_unknown_a_returning_client_delivers_nothing(parts: Parts) -> None:
+    local, (_, bob) = await in_lobby(parts, "ann", "bob")
+    taken(bob)
+    await remove(parts, "bob")
+    await parts.write("lobby")
+    room = (await parts.store.heads([(TENANT, "lobby")]))[(TENANT, "lobby")]
+    parts.store.thread.failing["member_states"] = StoreUnavailable("away")
+    await parts.rooms.delivery.catch_up(local, 1, room)
+    assert (local.cursor, taken(bob)) == (0, [])
+    parts.store.thread.failing.clear()
+
+
+@pytest.mark.parametrize("seconds", [2.5, 6.0])
+@in_virtual_time
+async def test_if_the_store_is_slow_records_wait_until_the_members_are_known(parts: Parts, seconds: float) -> None:
+    local, (ann, bob) = await in_lobby(parts, "ann", "bob")
+    (record,) = await parts.write("lobby")
+    message = Deliver(message_frame(record), seq=1, members_rev=local.members_rev)
+    await stop(parts)
+    await remove(parts, "bob")
+    taken(bob)
+    async with parts.store.holding("heads"):
+        parts.freshness.receive(LOBBY, message)
+        await parts.pass_s(seconds)
+        assert (taken(ann), taken(bob)) == ([], [])
+    await parts.pass_s(5 * AGAIN_S)
+    assert (taken(ann)[0], taken(bob)) == ("room.message", ["room.changed"])

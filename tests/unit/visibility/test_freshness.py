@@ -231,3 +231,38 @@ async def test_a_change_that_is_being_applied_is_reviewed_before_messages_are_de
         await parts.settle()
     await parts.settle()
     assert reviewed[:2] == ["{'ann'}", "room"]
+
+
+# --- reads of members, after a long pause ---
+
+
+@in_virtual_time
+async def test_changes_are_applied_although_the_members_of_rooms_cannot_be_read(parts: Parts) -> None:
+    lab = Lab(parts)
+
+    async def fail() -> None:
+        lab.events.append("members")
+        raise StoreUnavailable("away")
+
+    lab.freshness.read_members, lab.found = fail, {TENANT: {"bob"}}
+    assert lab.freshness.is_fresh()
+    await parts.pass_s(20)
+    lab.receive()
+    await parts.settle()
+    assert (sorted(lab.events[:2]), lab.events[2:]) == (["members", "reads"], ["reviews {'acme': {'bob'}}", "room"])
+
+
+@in_virtual_time
+async def test_slow_reads_of_members_do_not_delay_the_read_of_changes(parts: Parts) -> None:
+    lab, answered = Lab(parts), asyncio.Event()
+
+    async def wait() -> None:
+        await answered.wait()
+
+    lab.freshness.read_members, lab.found = wait, {TENANT: {"bob"}}
+    assert lab.freshness.is_fresh()
+    await parts.pass_s(20)
+    lab.receive()
+    await parts.pass_s(LONGEST_S + TICK_S)
+    assert lab.take() == ["reads", "reviews {'acme': {'bob'}}", "room"]
+    answered.set()

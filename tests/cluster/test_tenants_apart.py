@@ -132,6 +132,17 @@ class Nodes(Story):
                 await self.come(tenant, slot)
         self.first.update(self.sessions)
 
+        async def known() -> bool:
+            return all([await self._has_come(tenant) for tenant in self.tenants])
+
+        await eventually(known, "Redis has published that all users have entered")
+
+    async def _has_come(self, tenant: int) -> bool:
+        """Return whether the occupants of all rooms are complete, on both nodes. They are written after the reply."""
+        paths = [f"/v1/rooms/{self.names.rooms[room]}/present" for room in (CLOSED, OPEN)]
+        pages = [await node.ask("GET", path, key=self.keys[tenant]) for node in self.nodes for path in paths]
+        return all(page.json()["count"] == len(self.names.users) for page in pages)
+
     async def come(self, tenant: int, slot: int) -> None:
         await self.connect(tenant, slot)
         client = self.clients[tenant, slot]

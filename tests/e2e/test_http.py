@@ -311,6 +311,26 @@ async def test_sessions_are_listed_while_they_count_and_as_lingering_while_they_
         assert (await api.get("/v1/users/alice/sessions"))["sessions"] == []
 
 
+async def test_only_a_session_without_a_connection_has_an_end() -> None:
+    async with backend() as (served, api):
+        alice = await served.client("alice")
+        await alice.reset()
+        await served.settle()
+        (session,) = (await api.get("/v1/users/alice/sessions"))["sessions"]
+        assert (session["state"], 0 < session["ends_in_ms"] <= 30_000) == ("lingering", True)
+        again = await served.client("alice", resume={"session": alice.welcome["session"]})
+        assert again.welcome["resumed"]
+        (session,) = (await api.get("/v1/users/alice/sessions"))["sessions"]
+        assert (session["state"], session["ends_in_ms"]) == ("online", None)
+
+
+async def test_the_answer_to_a_status_has_its_text_also_for_a_user_who_is_offline() -> None:
+    async with backend() as (_, api):
+        answer = await api("PUT", "/v1/users/alice/status", {"status": "busy", "text": "in a call"})
+        shown = answer.json()["presence"]
+        assert (shown["state"], shown["status"], shown["status_text"]) == ("offline", "busy", "in a call")
+
+
 async def test_a_status_set_by_the_app_is_seen_by_watchers_and_ends_when_it_should() -> None:
     async with backend() as (served, api):
         await served.client("alice")

@@ -84,7 +84,7 @@ async def missed(served: Served, kind: RestrictionKind, room: str, user: str, un
 async def refused_hello(served: Served, user: str) -> tuple[dict[str, Any], Closed]:
     """Return the error and the close that a hello gets."""
     client = await served.socket()
-    client.send(type="hello", token=served.token(user))
+    client.send(type="hello", token=served.token(user), id=7)
     frame = await client.receive()
     return frame, await client.closed()
 
@@ -364,6 +364,7 @@ async def test_a_user_banned_from_the_tenant_is_disconnected_and_cannot_return_u
             assert (closed.code, closed.reason) == (4501, "the app has banned this user")
         frame, closed = await refused_hello(served, "ann")
         assert (frame["type"], frame["code"], frame["retry_in_ms"]) == ("error", "banned", 60_000)
+        assert frame["id"] == 7
         assert (closed.code, closed.reason) == (4501, "the app has banned this user for 60 s; the app can end this")
         assert await elsewhere.request(type="room.list") == {"rooms": []}
         await served.advance(60, [bob, elsewhere])

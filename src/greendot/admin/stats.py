@@ -79,8 +79,15 @@ def info(sources: NodeSources, session: Session) -> SessionInfo:
         state="lingering" if connection is None else "idle" if session.idle else "online",
         ip_hash=session.ip_hash,
         agent_hash=connection.agent_hash if connection is not None else None,
-        ends_in_ms=None if session.leaving is None else session.leaving.since(sources.clock.monotonic())[0],
+        ends_in_ms=_ends_in_ms(session, sources.clock.monotonic()),
     )
+
+
+def _ends_in_ms(session: Session, now: float) -> int | None:
+    """Return the rest of the grace; None while the session has a connection. `leaving` is of its latest lost one."""
+    if session.connection is not None or session.leaving is None:
+        return None
+    return session.leaving.since(now)[0]
 
 
 def stats(sources: NodeSources) -> dict[str, Any]:

@@ -223,7 +223,7 @@ class HelloService:
             self._close_for_now(connection, error.retry_in_ms)
             return None  # without the keys, the owner of the session cannot be verified: do not hold the session
         except TokenError as error:
-            self._close_for_token(connection, error)
+            self._close_for_token(connection, error, hello)
             return None
         except Unreadable as error:
             connection.close(Close.VERSION, str(error))
@@ -250,7 +250,7 @@ class HelloService:
             after = hello.resume.inbox if hello.resume else None
             arrival = await self._inboxes.attach(connection, session, inbox, after)
         except TokenError as error:
-            self._close_for_token(connection, error)
+            self._close_for_token(connection, error, hello)
             return False
         except (EngineUnavailable, StoreUnavailable):
             self._hold_session(hello, RETRY_MS / 1000)
@@ -338,14 +338,14 @@ class HelloService:
     # --- refusals ---
 
     @staticmethod
-    def _close_for_token(connection: Connection, error: TokenError) -> None:
+    def _close_for_token(connection: Connection, error: TokenError, hello: Hello) -> None:
         code = Close.TOKEN_EXPIRED if error.expired else Close.BAD_TOKEN
         if isinstance(error, TokenRevoked):
             code = Close.REVOKED
         log(log_events.HELLO_REFUSED, reason=error, code=int(code))
         last = None
         if isinstance(error, UserBanned):
-            last = encode_error(Refused(Err.BANNED, str(error), retry_in_ms=error.retry_in_ms))
+            last = encode_error(Refused(Err.BANNED, str(error), retry_in_ms=error.retry_in_ms), hello.id)
         # A reason is at most 123 bytes (RFC 6455 5.5).
         connection.close(code, str(error).encode()[:123].decode(errors="ignore"), last)
 

@@ -17,9 +17,10 @@ from greendot.http.problem import Problem
 from greendot.ids import ID_RULE, valid_id
 from greendot.protocol.codec import MAX_FRAME
 from greendot.protocol.commands import Id, Limit
-from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
+from greendot.protocol.decoding import MAX_DEPTH, TOO_DEEP, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.decoding import decode as decode_json
 from greendot.protocol.fields import about
+from greendot.protocol.mistakes import explained, struct_at
 from greendot.protocol.spelling import unknown
 
 MAX_BODY = 2 * 1024 * 1024  # enough for 10,000 ids of maximum length
@@ -28,7 +29,6 @@ T = TypeVar("T")
 Query = TypeVar("Query", bound=Struct)
 Position = Annotated[int, Meta(ge=0, le=2**31)]  # number in a stream; 0 is before the first
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(\S*)`)?", re.DOTALL)  # an error of msgspec
-_WRONG_CHOICE = re.compile(r"Invalid enum value '(.*)' - at `\$(.*)\.(\w+)`", re.DOTALL)
 
 
 class Body(Struct, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ def path_value(request: Request, name: str, kind: Any) -> Any:
     try:
         return msgspec.convert(_number(text) if _is_number(msgspec.inspect.type_info(kind)) else text, kind)
     except msgspec.ValidationError as error:
-        raise Problem(400, f"{error} - at `{name}` of the path", code="bad_field") from None
+        raise Problem(400, f"{explained(error, kind)} - at `{name}` of the path", code="bad_field") from None
 
 
 def _number(text: str) -> str | int:
@@ -108,60 +108,22 @@ def decode(text: str | Raw, kind: type[T], within: str = "$") -> T:
         if found := _UNKNOWN.fullmatch(str(error)):
             name, below = found[1], found[2] or ""
             at = f"{within}{below}.".removeprefix("$").removeprefix(".")
-            said = unknown("field", name, _fields_at(kind, below), at)
-        elif (choice := _wrong_choice(error, kind)) is not None:
-            said = choice.replace("`$", f"`{within}").replace("`$.", "`")
+            detail = unknown("field", name, _fields_at(kind, below), at)
         else:
-            said = str(error) if "`$" in str(error) or within == "$" else f"{error} - at `$`"
-            said = said.replace("`$", f"`{within}").replace("`$.", "`")
-        raise Problem(400, said, code="bad_field") from None
-    except msgspec.DecodeError:
+            detail = explained(error, kind)
+            detail = detail if "`$" in detail or within == "$" else f"{detail} - at `$`"
+            detail = detail.replace("`$", f"`{within}").replace("`$.", "`")
+        raise Problem(400, detail, code="bad_field") from None
+    except msgspec.DecodeError as error:
+        if str(error) == TOO_DEEP:
+            raise Problem(400, "the request body is nested too deeply", code="bad_frame") from None
         raise _not_json() from None
 
 
 def _fields_at(kind: Any, path: str) -> list[str]:
     """Return the fields of the object at `path` in a body of this type; none if there is no such object."""
-    found = _struct_at(kind, path)
+    found = struct_at(kind, path)
     return [field.encode_name for field in found.fields] if found else []
-
-
-def _struct_at(kind: Any, path: str) -> msgspec.inspect.StructType | None:
-    found = _struct(msgspec.inspect.type_info(kind))
-    for name in re.findall(r"\.(\w+)", path):
-        found = (
-            next((_struct(field.type) for field in found.fields if field.encode_name == name), None) if found else None
-        )
-    return found
-
-
-def _wrong_choice(error: msgspec.ValidationError, kind: Any) -> str | None:
-    """Return the sentence about a value that is none of the allowed words; None for another mistake."""
-    wrong = _WRONG_CHOICE.fullmatch(str(error))
-    found = _struct_at(kind, wrong[2]) if wrong else None
-    if wrong is None or found is None:
-        return None
-    types = [_choices(field.type) for field in found.fields if field.encode_name == wrong[3]]
-    return f"{unknown('value', wrong[1], types[0])} - at `${wrong[2]}.{wrong[3]}`" if types and types[0] else None
-
-
-def _choices(kind: msgspec.inspect.Type) -> list[str]:
-    """Return the words that a type allows."""
-    if isinstance(kind, msgspec.inspect.Metadata):
-        return _choices(kind.type)
-    if isinstance(kind, msgspec.inspect.UnionType):
-        return [word for one in kind.types for word in _choices(one)]
-    return [str(word) for word in kind.values] if isinstance(kind, msgspec.inspect.LiteralType) else []
-
-
-def _struct(kind: msgspec.inspect.Type) -> msgspec.inspect.StructType | None:
-    """Return the struct in a type: the type itself, the only struct of a union, or that of a list's items."""
-    if isinstance(kind, msgspec.inspect.Metadata):
-        return _struct(kind.type)
-    if isinstance(kind, msgspec.inspect.ListType):
-        return _struct(kind.item_type)
-    if isinstance(kind, msgspec.inspect.UnionType):
-        return next((found for one in kind.types if (found := _struct(one)) is not None), None)
-    return kind if isinstance(kind, msgspec.inspect.StructType) else None
 
 
 def _not_json() -> Problem:
@@ -182,8 +144,7 @@ def read_query(request: Request, kind: type[Query]) -> Query:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        said = _wrong_choice(error, kind) or str(error)
-        raise Problem(400, said.replace("`$.", "`"), code="bad_field") from None
+        raise Problem(400, explained(error, kind).replace("`$.", "`"), code="bad_field") from None
 
 
 def check_query(request: Request, known: Collection[str]) -> None:

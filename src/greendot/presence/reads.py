@@ -157,12 +157,15 @@ class PresenceReads:
         visibility: VisibilityCache,
         slices: TimeSlices,
         snapshot: Callable[[WatchedUser, Session], Presence],
+        owe: Callable[[Session, str], None],
     ) -> None:
+        """`owe` is called for each entry that is marked as stale."""
         self._snapshots = snapshots
         self._watched, self._hidden_watchers, self._celebrities, self._modes = followed
         self._visibility = visibility
         self._slices = slices
         self._snapshot = snapshot
+        self._owe = owe
 
     async def read(self, session: Session, users: list[str]) -> Raw:
         """Return the users' states, in the order of `users`."""
@@ -181,7 +184,7 @@ class PresenceReads:
                     await self._slices.turn()  # reads of other commands may end in the same turn: share its loop time
                 await visibility.learn(tenant, [viewer], some)
                 for user in some:
-                    entries.append(encode_part(self._shown(session, user, found[len(entries)], allowed)))
+                    entries.append(self._entry(session, user, found[len(entries)], allowed))
             if many:
                 await self._slices.turn()  # joining so many entries takes time too
             while again := {*visibility.decided_since(tenant, viewer, users, decided)}.union(
@@ -191,7 +194,7 @@ class PresenceReads:
                 async for numbers in self._slices.cut([*again]):
                     await visibility.learn(tenant, [viewer], [users[number] for number in numbers])
                     for number in numbers:
-                        entries[number] = encode_part(self._shown(session, users[number], found[number], allowed))
+                        entries[number] = self._entry(session, users[number], found[number], allowed)
         return joined("presence", restored_order(entries, order))
 
     async def _read_changed(
@@ -222,6 +225,12 @@ class PresenceReads:
         names = [user if user in visible else f".{user}" for user in users if user not in polled]
         snapshots = iter(await self._snapshots.read(session.tenant, names) if names else ())
         return [polled[user] if user in polled else next(snapshots) for user in users]
+
+    def _entry(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> bytes:
+        shown = self._shown(session, user, found, allowed)
+        if shown.stale is True:
+            self._owe(session, user)
+        return encode_part(shown)
 
     def _shown(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> Presence:
         """Return the entry for the session, by the facts known now."""

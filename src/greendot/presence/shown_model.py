@@ -25,11 +25,15 @@ def same_to_user(one: VisibleState, other: VisibleState) -> bool:
 def newer(shown: VisibleState, read: VisibleState, asked_ms: int, *, keeps: bool) -> VisibleState:
     """Return the state that was read if it is not older, and otherwise the shown state if `keeps` is True.
 
-    `asked_ms` is a time of the engine's clock, as this node knows it, before the state was read.
+    Of two states with the same version, return one with a last-seen time. The engine may not know this time, because
+    only the store has it; both versions are then 0. `asked_ms` is a time of the engine's clock, as this node knows it,
+    before the state was read.
 
     Pass True if the engine has lost nothing, or if the watchers would see no difference. An invisible user would
     otherwise get a new version that a user who is really offline does not get: only the `status` of the two differs.
     """
+    if read.version == shown.version and read.last_seen is None:
+        return shown if same_to_user(shown, read) and shown.last_seen is not None else read
     if read.version >= shown.version:
         return read
     if keeps:

@@ -100,7 +100,8 @@ class StatusService:
             self.restore_soon(key)
             snapshot = self.with_sessions(key, snapshot)
         # The engine knows the status only of users with sessions; the reply has the status in any case.
-        return snapshot._replace(own=structs.replace(snapshot.own, status=kept.status, until=kept.until))
+        own = structs.replace(snapshot.own, status=kept.status, until=kept.until, text=kept.text)
+        return snapshot._replace(own=own)
 
     async def copy(self, key: Key) -> None:
         """Copy the stored status to the engine, so that the user can be shown."""

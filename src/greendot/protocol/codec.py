@@ -19,9 +19,12 @@ from greendot.protocol.codes import RETRYABLE, Err
 from greendot.protocol.commands import COMMANDS, AnyCommand, Command, CommandId, RoomEdit, RoomSend, SignalSend
 from greendot.protocol.decoding import MAX_DEPTH, VAST_NUMBER, has_vast_number, is_too_deep
 from greendot.protocol.events import Event
+from greendot.protocol.mistakes import explained
 from greendot.protocol.replies import Reply
+from greendot.protocol.spelling import nearest
 
 MAX_FRAME = 64 * 1024
+ALIKE = 0.8  # see `nearest`: commands of one capability have the same first word
 
 _decode: Callable[[str | bytes], Command] = msgspec.json.Decoder(AnyCommand).decode
 _encode = msgspec.json.Encoder().encode
@@ -74,10 +77,13 @@ def _explain(text: str | bytes, error: Exception) -> BadCommand:
     if not isinstance(envelope.type, str):
         return BadCommand(Err.BAD_FRAME, "a frame needs a `type` that is a string", command_id)
     if envelope.type not in COMMANDS:
-        return BadCommand(Err.UNKNOWN_TYPE, f"unknown command {envelope.type[:64]!r}", command_id)
+        meant = nearest(envelope.type, COMMANDS, ALIKE)
+        remedy = "" if meant is None else f"; did you mean {meant!r}?"
+        return BadCommand(Err.UNKNOWN_TYPE, f"unknown command {envelope.type[:64]!r}{remedy}", command_id)
     found = _FIELD.search(str(error))
     field = (found.group(1) or found.group(2)) if found else "?"
-    return BadCommand(Err.BAD_FIELD, f"field `{field}` of {envelope.type}: {error}", command_id)
+    reason = explained(error, COMMANDS[envelope.type])
+    return BadCommand(Err.BAD_FIELD, f"field `{field}` of {envelope.type}: {reason}", command_id)
 
 
 def encode_event(event: Event, ts: int, trace: str | None = None, traceparent: str | None = None) -> bytes:

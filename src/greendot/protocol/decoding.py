@@ -20,6 +20,7 @@ Json = bytes | bytearray | str | Raw
 # Limit for JSON that clients and apps send to other clients. A later decoder may have a smaller stack than ours, and
 # decoders of other languages stop at 100.
 MAX_DEPTH = 64
+TOO_DEEP = "JSON is nested too deeply"  # text of the error for JSON that no decoder can read
 VAST_NUMBER = "has a number beyond 1.8e308, which many clients cannot read"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -83,5 +84,4 @@ def has_vast_number(text: bytes) -> bool:
 
 
 def _as_decode_error(error: UnicodeError | RecursionError) -> msgspec.DecodeError:
-    words = "JSON is nested too deeply" if isinstance(error, RecursionError) else "JSON has a string that is not UTF-8"
-    return msgspec.DecodeError(words)
+    return msgspec.DecodeError(TOO_DEEP if isinstance(error, RecursionError) else "JSON has a string that is not UTF-8")

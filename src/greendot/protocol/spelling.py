@@ -9,10 +9,10 @@ MOST = 64  # characters of a name that are compared and shown: comparing takes q
 ALIKE = 0.65  # difflib's ratio; names with a lower one are different words
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
     """Return the known name closest to `name`, in any case; None if no name resembles it."""
     by_lower = {word.lower(): word for word in known}
-    found = get_close_matches(name[:MOST].lower(), by_lower, n=1, cutoff=ALIKE)
+    found = get_close_matches(name[:MOST].lower(), by_lower, n=1, cutoff=alike)
     return by_lower[found[0]] if found else None
 
 

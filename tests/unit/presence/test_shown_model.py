@@ -34,6 +34,15 @@ def test_a_state_with_the_same_or_a_newer_version_replaces_the_shown_one(version
     assert newer(SHOWN, read, 0, keeps=keeps) is read
 
 
+def test_a_last_seen_time_that_only_the_store_knows_is_kept() -> None:
+    known, unknown = VisibleState(last_seen=30), VisibleState()
+    for keeps in (True, False):
+        assert newer(known, unknown, 0, keeps=keeps) is known
+        assert newer(unknown, known, 0, keeps=keeps) is known
+        assert newer(known, (later := VisibleState(last_seen=40)), 0, keeps=keeps) is later
+        assert newer(known, (invisible := VisibleState(status="invisible")), 0, keeps=keeps) is invisible
+
+
 def test_an_older_state_is_ignored_unless_the_shown_one_was_lost() -> None:
     assert newer(SHOWN, READ, 0, keeps=True) is SHOWN
     assert newer(SHOWN, READ, 0, keeps=False) == VisibleState("offline", since=2, version=51, last_seen=30)

@@ -545,3 +545,33 @@ async def test_a_watch_during_a_restore_is_stale_and_completed_with_the_first_co
     assert [(event["state"], event.get("stale")) for event in await ann.events()] == [("online", None)]
     await pass_time(HOLD_S + 0.1)
     assert await states(ann) == []
+
+
+@in_virtual_time
+async def test_a_stale_answer_about_a_watched_user_is_followed_by_the_state(parts: NodeParts) -> None:
+    """The mark came in a reply to `presence.get`, so the watch does not deliver a change of the state."""
+    await parts.whole()
+    ann = await parts.greeted("ann")
+    await parts.online("bob")
+    await ann.ask(type="watch", users=["bob", "zoe"])
+    await ann.frames()
+    parts.engine.restoring = True
+    asked = await ann.ask(type="presence.get", users=["bob", "zoe", "eve"])
+    assert [entry["stale"] for entry in asked["data"]["presence"]] == [True] * 3
+    await ann.ask(type="presence.get", users=["bob"])
+    parts.engine.restoring = False
+    await pass_time(60)
+    events = [(event["user"], event["state"], "stale" in event) for event in await ann.events("presence.changed")]
+    assert sorted(events) == [("bob", "online", False), ("zoe", "offline", False)]
+
+
+@in_virtual_time
+async def test_a_last_seen_time_of_the_store_is_kept_when_the_engine_is_back(parts: NodeParts) -> None:
+    service, ann = await watching(parts), parts.session("ann")
+    at = parts.clock.now_ms() - 60_000
+    await parts.store.put_last_seen({("default", "bob"): at})
+    assert [entry["last_seen"] for entry in await watch(service, ann, "bob")] == [at]
+    await service.mark_stale(Part())
+    await service.resync(Part(), intact=True)
+    events = await ann.events()
+    assert [(event["last_seen"], event.get("stale", False)) for event in events] == [(at, True), (at, False)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from greendot.errors import Refused
+from greendot.ids import ID_RULE
 from greendot.protocol import events
 from greendot.protocol.codec import (
     BadCommand,
@@ -237,6 +238,30 @@ def test_an_unknown_type_is_named_but_not_at_any_length() -> None:
     assert (error.code, error.message) == (Err.UNKNOWN_TYPE, "unknown command 'room.explode'")
     assert error.command_id == "x1"
     assert len(bad(json.dumps({"type": "x" * 60_000})).message) < 100
+
+
+@pytest.mark.parametrize(("given", "meant"), [("room.jion", "room.join"), ("presence_get", "presence.get")])
+def test_the_nearest_command_is_named(given: str, meant: str) -> None:
+    assert bad(json.dumps({"type": given})).message == f"unknown command {given!r}; did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ({"type": "watch", "users": ["ann", "a b"]}, f"not a valid id: {ID_RULE} - at `$.users[1]`"),
+        ({"type": "status.set", "status": "bussy"}, "unknown value `bussy`; did you mean `busy`? - at `$.status`"),
+        (
+            {"type": "status.set", "status": "x"},
+            "unknown value `x`; use one of `auto`, `busy`, `invisible` - at `$.status`",
+        ),
+        ({"type": "status.set", "status": "busy", "text": "a\0"}, "text must have no NUL and no half of a surrogate"),
+        ({"type": "room.react", "room": "a", "ref": 1, "reaction": " "}, "a reaction begins with a visible character"),
+    ],
+)
+def test_the_rule_of_an_invalid_value_is_a_sentence(command: dict[str, object], reason: str) -> None:
+    error = bad(json.dumps(command))
+    assert error.code == Err.BAD_FIELD
+    assert reason in error.message
 
 
 @pytest.mark.parametrize(

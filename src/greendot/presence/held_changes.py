@@ -27,6 +27,7 @@ from greendot.telemetry.log import log
 
 WITHIN_S = 1.0  # time for all nodes to answer
 AT_ONCE = 500  # users in one question
+HIDDEN_S, HIDDEN_ATTEMPTS = 0.2, 5  # pause before a question about a user who is invisible for a node, and questions
 ATTEMPTS = 20  # questions about one change; together they take longer than the usual lease of a node that hangs
 
 Place = tuple[str, str, str]  # tenant, user, room; without a room, all sessions of the user count
@@ -50,9 +51,9 @@ class HeldChanges:
         self._is_asking = False
         self.bus: BusTable = {SessionsQuestion: self._asked}
 
-    def confirm(self, place: Place, state: State, show: Callable[[], None]) -> None:
+    def confirm(self, place: Place, state: State, show: Callable[[], None], attempts: int = 1) -> None:
         """Call `show` if the nodes confirm the user's new state. Calls during a question share the next question."""
-        self._waiting[place] = _HeldChange(state, show)
+        self._waiting[place] = _HeldChange(state, show, attempts)
         if not self._is_asking:
             self._is_asking = True
             self._context.tasks.spawn(self._ask())
@@ -67,13 +68,20 @@ class HeldChanges:
                 known = [answer for answer in answers.values() if len(answer) == len(places)]
                 complete = len(known) == len(nodes)
                 for place, change, *seen in zip(places, changes, self._seen(places), *known, strict=True):
-                    best = Seen(min(max(seen), Seen.ACTIVE))  # a newer version may know more states
+                    best = Seen(min(max(seen), Seen.HIDDEN))  # a newer version may know more states
                     if is_confirmed(change.state, best, complete=complete):
                         self._show(change.show)
+                    elif best is Seen.HIDDEN:  # the user may be visible again, and the node learns this soon
+                        self._context.timers.set(HIDDEN_S, self._ask_again, (place, change))
                     elif len(answers) < len(nodes) and is_possible(change.state, best):
                         self._repeat(place, change)
         finally:
             self._is_asking = False
+
+    def _ask_again(self, asked: tuple[Place, _HeldChange]) -> None:
+        place, change = asked
+        if place not in self._waiting and change.attempts < HIDDEN_ATTEMPTS:
+            self.confirm(place, change.state, change.show, change.attempts + 1)
 
     def _repeat(self, place: Place, change: _HeldChange) -> None:
         """Ask again about a change that the answer of a silent node may confirm, unless there is a newer change."""
@@ -99,8 +107,8 @@ class HeldChanges:
         if room:
             inside = any(room in (session.rooms or ()) for session in sessions)
             return Seen.ACTIVE if inside and not self._statuses.is_invisible((tenant, user)) else Seen.NOTHING
-        if self._statuses.is_invisible((tenant, user)):
-            return Seen.NOTHING  # a change that would show the user is of an older status
+        if sessions and self._statuses.is_invisible((tenant, user)):
+            return Seen.HIDDEN
         return max((Seen.IDLE if session.idle else Seen.ACTIVE for session in sessions), default=Seen.NOTHING)
 
     def _is_over(self, session: Session) -> bool:

@@ -18,6 +18,9 @@ class Seen(IntEnum):
     NOTHING = 0
     IDLE = 1
     ACTIVE = 2
+    # A node has sessions of the user, and knows the user as invisible: it confirms no state. For nodes of versions that
+    # do not know this value, the sessions are active.
+    HIDDEN = 3
 
 
 def is_certain(change: Change) -> bool:
@@ -31,7 +34,7 @@ def is_confirmed(state: State, seen: Seen, *, complete: bool) -> bool:
         case "online":
             return seen is Seen.ACTIVE
         case "busy":
-            return seen is not Seen.NOTHING
+            return seen in (Seen.IDLE, Seen.ACTIVE)
         case "idle":
             return complete and seen is Seen.IDLE
         case "offline":

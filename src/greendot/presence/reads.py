@@ -157,14 +157,19 @@ class PresenceReads:
         visibility: VisibilityCache,
         slices: TimeSlices,
         snapshot: Callable[[WatchedUser, Session], Presence],
-        owe: Callable[[Session, str], None],
+        watched_by: Callable[[Session, str], WatchedUser | None],
+        owe: Callable[[WatchedUser, Session], None],
     ) -> None:
-        """`owe` is called for each entry that is marked as stale."""
+        """`watched_by` returns a user whom the session's connection watches.
+
+        `owe` is called for such a user if the reply marks the state as stale.
+        """
         self._snapshots = snapshots
         self._watched, self._hidden_watchers, self._celebrities, self._modes = followed
         self._visibility = visibility
         self._slices = slices
         self._snapshot = snapshot
+        self._watched_by = watched_by
         self._owe = owe
 
     async def read(self, session: Session, users: list[str]) -> Raw:
@@ -177,25 +182,48 @@ class PresenceReads:
         decided = visibility.decided(tenant)
         found: list[Found] = []
         entries: list[bytes] = []
+        stale: set[int] = set()  # numbers of entries with the mark
+
+        def encode(number: int) -> bytes:
+            shown = self._shown(session, users[number], found[number], allowed)
+            (stale.add if shown.stale is True else stale.discard)(number)
+            return encode_part(shown)
+
         with self._snapshots.profiles.watching() as changed:
             async for some in self._slices.cut(users):
                 found += await self._read_some(session, some, allowed)
                 if many:
                     await self._slices.turn()  # reads of other commands may end in the same turn: share its loop time
                 await visibility.learn(tenant, [viewer], some)
-                for user in some:
-                    entries.append(self._entry(session, user, found[len(entries)], allowed))
+                entries += [encode(number) for number in range(len(entries), len(found))]
             if many:
                 await self._slices.turn()  # joining so many entries takes time too
             while again := {*visibility.decided_since(tenant, viewer, users, decided)}.union(
-                await self._read_changed(session, users, found, changed)
+                await self._read_changed(session, users, found, changed),
+                self._known_again(session, users, found, stale),
             ):
                 decided = visibility.decided(tenant)
                 async for numbers in self._slices.cut([*again]):
                     await visibility.learn(tenant, [viewer], [users[number] for number in numbers])
                     for number in numbers:
-                        entries[number] = self._entry(session, users[number], found[number], allowed)
+                        entries[number] = encode(number)
+            for number in stale:  # in the turn in which the reply is sent
+                if (watched := self._watched_by(session, users[number])) is not None:
+                    self._owe(watched, session)
         return joined("presence", restored_order(entries, order))
+
+    def _known_again(self, session: Session, users: Sequence[str], found: list[Found], stale: set[int]) -> list[int]:
+        """Take this node's copy of users whose entries are stale, and whose states are known again. Return the numbers.
+
+        A watcher may have got the state already, and the reply must not mark it as stale afterwards.
+        """
+        known = []
+        for number in stale:
+            watched = self._watched_by(session, users[number])
+            if watched is not None and not watched.is_doubtful and not self._snapshots.is_restoring(*watched.key):
+                found[number] = watched
+                known.append(number)
+        return known
 
     async def _read_changed(
         self, session: Session, users: Sequence[str], found: list[Found], changed: set[Key]
@@ -225,12 +253,6 @@ class PresenceReads:
         names = [user if user in visible else f".{user}" for user in users if user not in polled]
         snapshots = iter(await self._snapshots.read(session.tenant, names) if names else ())
         return [polled[user] if user in polled else next(snapshots) for user in users]
-
-    def _entry(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> bytes:
-        shown = self._shown(session, user, found, allowed)
-        if shown.stale is True:
-            self._owe(session, user)
-        return encode_part(shown)
 
     def _shown(self, session: Session, user: str, found: Found, allowed: Collection[str]) -> Presence:
         """Return the entry for the session, by the facts known now."""

@@ -116,9 +116,11 @@ class SessionService:
         self._attach(session, connection, grants)
         self.deadlines.arm(connection)
         try:
-            if resumed and self._may_be_older(session):
-                await self.restore(session)
-                return Opened(session, resumed, status_known=True, is_unread=is_unread)
+            if self._may_be_older(session):
+                if resumed:
+                    await self.restore(session)
+                    return Opened(session, resumed, status_known=True, is_unread=is_unread)
+                await self._engine.set_status(*session.key, await self._statuses.to_restore(session.key))
             # A reconnect is no activity, so an idle session stays idle. The engine may have ended the session, because
             # its device has opened another one meanwhile. Then the touch creates the session again, and needs `idle`.
             ref = session.ref

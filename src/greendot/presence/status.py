@@ -278,7 +278,7 @@ class StatusService:
         """Return the stored status; while the store does not answer, the status that this node knows.
 
         In the second case the user is compared with the store later. Raise StoreUnavailable if this node knows no
-        status, either.
+        status, either, or may have missed one.
         """
         if has_come(self._ask_at, self._context.timers.now()):
             # A read that began before an announcement may return an older status. If the engine has lost the user, it
@@ -287,10 +287,16 @@ class StatusService:
             if stored is not None:
                 return stored[0]
         manual = self.known(key)
-        if manual is None:
+        if manual is None or self._may_be_missed(key):
             raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
         self._compare_later([key])
         return manual
+
+    def _may_be_missed(self, key: Key) -> bool:
+        """Return whether the user may have become invisible while this node counted as dead, and was not awaited."""
+        sessions = self._context.registry.sessions_of(*key)
+        known = max((session.status_as_of for session in sessions), default=-1)
+        return self.freshness is not None and not self.freshness.was_awaited_since(known)
 
     async def _in_time(self, read: Awaitable[T]) -> T | None:
         """Return the result of a read; None if the store does not answer in time. Reads then pause (`ASK_AGAIN_S`)."""

@@ -80,7 +80,9 @@ class WatchService:
         followed = self._watched, self._hidden_watchers, self._celebrities, self._modes
         profiles.consumers.append(self)
         self.snapshots = PresenceSnapshots(engine, statuses, last_seen, profiles, self.watched)
-        self.read = PresenceReads(self.snapshots, followed, visibility, context.slices, self._snapshot, self._owe).read
+        self.read = PresenceReads(
+            self.snapshots, followed, visibility, context.slices, self._snapshot, self._watched_by, self._owe
+        ).read
         self._restoring: list[WatchedUser] = []
 
     def watched(self, topic: Topic) -> WatchedUser | None:
@@ -344,16 +346,19 @@ class WatchService:
         if not watched.is_polled:
             self._send(watched, others, watched.shown(self._engine.now_ms()))
 
-    def _owe(self, session: Session, user: str) -> None:
-        """Deliver the state to a watcher when it is known again, because a reply to `presence.get` had it as stale."""
+    def _watched_by(self, session: Session, user: str) -> WatchedUser | None:
         watched, connection = self._watched.get(Topic("watch", session.tenant, user)), session.connection
         if watched is None or connection is None or user not in (connection.watches or ()):
-            return
+            return None
         self._holds.settle(watched)
-        if not watched.stale:  # else all watchers get the state
+        return watched
+
+    def _owe(self, watched: WatchedUser, session: Session) -> None:
+        """Deliver the state to a watcher when it is known again, because a reply to `presence.get` has it as stale."""
+        if session.connection is not None and not watched.stale:  # else all watchers get the state
             if not watched.held:
                 self._await_restored(watched)
-            watched.owe(connection)
+            watched.owe(session.connection)
 
     def _send(self, watched: WatchedUser, connections: Sequence[Connection], shown: Presence) -> None:
         if connections:

@@ -322,4 +322,4 @@ async def test_sessions_of_an_invisible_user_confirm_no_older_state(parts: NodeP
 
     assert await seen() == [Seen.ACTIVE]
     await bob.ask(type="status.set", status="invisible")
-    assert await seen() == [Seen.NOTHING]
+    assert await seen() == [Seen.HIDDEN]

@@ -6,7 +6,7 @@ from greendot.app.node import Node
 from greendot.engine.messages import ClusterAnswer, Entered, Left, Part, SessionsQuestion, Topic
 from greendot.engine.results import Known
 from greendot.presence.grace_model import EndCause
-from greendot.presence.held_changes import ATTEMPTS, WITHIN_S
+from greendot.presence.held_changes import ATTEMPTS, HIDDEN_ATTEMPTS, HIDDEN_S, WITHIN_S
 from greendot.presence.held_model import Seen
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
 from greendot.protocol.events import State
@@ -323,3 +323,46 @@ async def test_sessions_of_an_invisible_user_confirm_no_older_state(parts: NodeP
     assert await seen() == [Seen.ACTIVE]
     await bob.ask(type="status.set", status="invisible")
     assert await seen() == [Seen.HIDDEN]
+
+
+@in_virtual_time
+async def test_an_older_end_of_an_invisible_user_is_not_shown_to_the_own_devices(parts: NodeParts) -> None:
+    node = await parts.whole()
+    phone, tablet = await parts.greeted("bob"), await parts.greeted("bob", device="tablet")
+    await phone.ask(type="status.set", status="invisible")
+    await tablet.ask(type="watch", users=["bob"])
+    await tablet.frames()
+    node.watching.hold(Part(), LONG_S)
+    await pass_time(1)
+    publish(parts, "bob", "offline")
+    await pass_time(5)
+    assert await states(tablet) == []
+
+
+@in_virtual_time
+async def test_a_user_who_becomes_visible_is_shown_when_the_node_of_the_sessions_knows(parts: NodeParts) -> None:
+    """The announcement of the status arrives there after the first question."""
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "idle")
+    await settle()
+    (question,) = questions(parts)
+    answer(parts, question, Seen.HIDDEN)
+    await pass_time(HIDDEN_S + 0.1)
+    assert await states(ann) == []
+    answer(parts, questions(parts)[-1], Seen.IDLE)
+    assert await states(ann) == [("bob", "idle")]
+
+
+@in_virtual_time
+async def test_a_user_who_stays_invisible_is_asked_about_some_times(parts: NodeParts) -> None:
+    _, ann = await held(parts, "bob")
+    parts.engine.other_node(OTHER)
+    await pass_time(0.1)
+    publish(parts, "bob", "idle")
+    for _ in range(2 * HIDDEN_ATTEMPTS):
+        await settle()
+        answer(parts, questions(parts)[-1], Seen.HIDDEN)
+        await pass_time(HIDDEN_S + 0.1)
+    assert (len(questions(parts)), await states(ann)) == (HIDDEN_ATTEMPTS, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from greendot.errors import EngineUnavailable
 from greendot.node.subscriptions import UNHEARD_S
 from greendot.node.time_slices import TimeSlices
 from greendot.presence.last_seen import CACHED_S
-from greendot.presence.model import ManualStatus
+from greendot.presence.model import ManualStatus, Snapshot
 from greendot.presence.reads import watchable
 from greendot.protocol.events import Status
 from unit.node_parts import Client, Frame, NodeParts, entries_of, held, in_virtual_time, pass_time, under_way
@@ -247,3 +248,35 @@ async def test_of_very_many_users_and_patterns_those_that_match_and_oneself_may_
     grants = parts.grants("ann", watch=tuple(f"u{number}" for number in range(100)))
     assert [*await watchable(TimeSlices(), grants, users)] == users[:101]
     assert [*await watchable(TimeSlices(), parts.grants("ann"), users)] == users
+
+
+@in_virtual_time
+async def test_a_reply_does_not_mark_a_state_as_stale_that_is_known_when_it_is_sent(parts: NodeParts) -> None:
+    node = await parts.whole()
+    ann = await parts.greeted("ann")
+    await parts.greeted("bob")
+    await ann.ask(type="watch", users=["bob"])
+    await ann.frames()
+    parts.engine.restoring = True
+    node.watching.hold(Part(), 100)
+    read_some = node.watching.snapshots.read
+
+    async def read_slowly(tenant: str, users: Sequence[str]) -> list[Snapshot]:
+        found = await read_some(tenant, users)
+        await pass_time(0.05)
+        return found
+
+    node.watching.snapshots.read = read_slowly  # type: ignore[method-assign]
+    ann.say(type="presence.get", users=["bob", *(f"u{number}" for number in range(2_000))], id=1)
+    await pass_time(0.2)
+    parts.engine.restoring = False
+    await node.watching.resync(Part(), intact=False, release=True)
+    await pass_time(60)
+    marks = [
+        entry.get("stale", False)
+        for frame in await ann.frames()
+        if "data" in frame
+        for entry in frame["data"].get("presence", [frame["data"]])
+        if entry.get("user") == "bob"
+    ]
+    assert marks[-1] is False

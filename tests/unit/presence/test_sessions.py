@@ -762,20 +762,28 @@ async def test_a_session_whose_end_waits_for_the_nodes_ends_once_and_no_earlier(
     assert service.ended == [session]
 
 
+@pytest.mark.parametrize("is_resume", [True, False])
 @in_virtual_time
-async def test_an_invisible_user_who_returns_after_a_failover_is_not_published_with_an_older_status(
-    parts: NodeParts,
+async def test_an_invisible_user_who_comes_after_a_failover_is_not_published_with_an_older_status(
+    parts: NodeParts, is_resume: bool
 ) -> None:
-    await parts.whole()
+    """The older data have an idle session. With a second device the user would be online."""
+    node = await parts.whole()
     bob = await parts.greeted("bob")
     (welcome,) = await bob.frames("welcome")
+    node.sessions._set_idle(bob.session, True)
+    await settle()
     parts.engine.save()
+    node.sessions._set_idle(bob.session, False)
     await bob.ask(type="status.set", status="invisible")
     parts.engine.fail_over()
     parts.engine.restoring = True
     parts.engine.published.clear()
-    bob.cut()
-    again = await parts.greeted("bob", resume={"session": welcome["data"]["session"]})
-    assert [frame["data"]["resumed"] for frame in await again.frames("welcome")] == [True]
+    if is_resume:
+        bob.cut()
+        again = await parts.greeted("bob", resume={"session": welcome["data"]["session"]})
+        assert [frame["data"]["resumed"] for frame in await again.frames("welcome")] == [True]
+    else:
+        await parts.greeted("bob", device="laptop")
     changes = [message for _, message in parts.engine.published if isinstance(message, Change)]
     assert {(change.visible.state, change.own.status) for change in changes} == {("offline", "invisible")}

@@ -6,7 +6,7 @@ from greendot.app.node import Node
 from greendot.engine.messages import StatusChanged, Topic
 from greendot.presence.model import Change, ManualStatus, SessionEpoch, VisibleState
 from greendot.presence.withheld import ASK_S
-from unit.node_parts import TENANT, Client, NodeParts, in_virtual_time, pass_time, settle
+from unit.node_parts import TENANT, Client, NodeParts, held, in_virtual_time, pass_time, settle
 
 BOB = (TENANT, "bob")
 TOPIC = Topic("watch", TENANT, "bob")
@@ -154,3 +154,44 @@ async def test_a_change_is_kept_until_the_user_could_be_read(parts: NodeParts) -
     parts.engine.away = set()
     await pass_time(ASK_S)
     assert await states(ann) == ["online"]
+
+
+@in_virtual_time
+async def test_a_user_is_shown_when_the_node_learns_late_that_the_status_is_over(parts: NodeParts) -> None:
+    """The node's copy of the engine's time may be some seconds behind."""
+    node, ann = await invisible(parts)
+    await pass_time(0.01)
+    publish_older(parts)
+    await pass_time(3 * ASK_S)
+    assert await states(ann) == []
+    node.statuses.learnt(BOB, ManualStatus(rev=9))
+    assert await states(ann) == ["online"]
+
+
+@in_virtual_time
+async def test_a_status_that_changes_while_it_is_read_is_not_lost(parts: NodeParts) -> None:
+    _, ann = await invisible(parts)
+    await pass_time(0.01)
+    publish_older(parts)
+    async with held(parts.store, "statuses", "after") as reading:
+        await reading.reached()
+        await parts.engine.set_status(*BOB, await parts.store.put_status(*BOB, ManualStatus()))
+        await settle()
+    parts.receive(Topic("user", *BOB), StatusChanged())
+    await settle()
+    assert await states(ann) == ["online"]
+
+
+@in_virtual_time
+async def test_a_withheld_change_is_shown_with_the_newest_name_and_devices(parts: NodeParts) -> None:
+    node, ann = await invisible(parts)
+    await pass_time(0.01)
+    await parts.engine.set_status(*BOB, await parts.store.put_status(*BOB, ManualStatus()))
+    elsewhere = SessionEpoch("OTHR-1", parts.engine.other_node(), 1)
+    await parts.engine.touch(*BOB, elsewhere, "laptop", False, "Bob")
+    await settle()
+    parts.receive(Topic("user", *BOB), StatusChanged())
+    shown = [(event["state"], event["name"]) for event in await ann.events("presence.changed")]
+    watched, truth = node.watching.watched(TOPIC), await parts.shown("bob")
+    assert watched is not None
+    assert (shown[-1], watched.devices) == (("online", "Bob"), truth.devices)

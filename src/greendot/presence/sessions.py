@@ -120,7 +120,8 @@ class SessionService:
                 if resumed:
                     await self.restore(session)
                     return Opened(session, resumed, status_known=True, is_unread=is_unread)
-                await self._engine.set_status(*session.key, await self._statuses.to_restore(session.key))
+                manual = self._statuses.learnt(session.key, await self._statuses.to_restore(session.key))
+                await self._engine.set_status(*session.key, manual)
             # A reconnect is no activity, so an idle session stays idle. The engine may have ended the session, because
             # its device has opened another one meanwhile. Then the touch creates the session again, and needs `idle`.
             ref = session.ref
@@ -390,7 +391,7 @@ class SessionService:
         """Write a session that the engine may have lost, and end it again, so that watchers receive the end now."""
         await self._timers.sleep(NOTICED_S)  # see `_may_write`
         try:
-            manual = await self._statuses.to_restore(session.key)
+            manual = self._statuses.learnt(session.key, await self._statuses.to_restore(session.key))
             await self._engine.restore(*session.key, ref, self._known(session, manual))
             _, silent_ms = session.leaving.since(self._timers.now()) if session.leaving is not None else (0, 0)
             await self._engine.linger(*session.key, ref, 0, silent_ms)

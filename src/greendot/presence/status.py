@@ -228,8 +228,7 @@ class StatusService:
         """Read the status from the store. Return True."""
         manual, doubts = await self._current(key, lambda: self._manuals.get(key))
         self.learnt(key, manual)
-        for session in self._context.registry.sessions_of(*key):
-            session.status_as_of = doubts
+        self._read_at(key, doubts)
         return True
 
     def inherit(self, session: Session) -> None:
@@ -270,9 +269,21 @@ class StatusService:
         """
         if not keys or not has_come(self._ask_at, self._context.timers.now()):
             return lambda key: None
-        announced = self._announced
+        announced, doubts = self._announced, self._doubts
         stored = await self._in_time(self._store.statuses(keys))
-        return lambda key: None if stored is None or self._is_void(key, announced) else stored.get(key, AUTO)
+
+        def take(key: Key) -> ManualStatus | None:
+            if stored is None or self._is_void(key, announced):
+                return None
+            self._read_at(key, doubts)
+            return stored.get(key, AUTO)
+
+        return take
+
+    def _read_at(self, key: Key, doubts: int) -> None:
+        """Record that the status was read, and is about to be applied. `doubts` is the value when the read began."""
+        for session in self._context.registry.sessions_of(*key):
+            session.status_as_of = max(session.status_as_of, doubts)
 
     async def to_restore(self, key: Key) -> ManualStatus:
         """Return the stored status; while the store does not answer, the status that this node knows.
@@ -285,6 +296,7 @@ class StatusService:
             # has not taken the new status, and would keep the older one.
             stored = await self._in_time(self._current(key, lambda: self._manuals.get(key)))
             if stored is not None:
+                self._read_at(key, stored[1])
                 return stored[0]
         manual = self.known(key)
         if manual is None or self._may_be_missed(key):

@@ -31,24 +31,24 @@ IDLE = 15_000  # connections in the two measurements of idle ones
 SMALL, LARGE = 10_000, 100_000  # users in the two measurements of Redis' memory
 
 CONSTANTS: dict[str, Constant] = {
-    "connection": Constant(3.2, "KB", TARGETS, "memory per idle connection at 15,000"),
-    "idle": Constant(2.9, "% of a core", TARGETS, "CPU of 15,000 idle connections"),
-    "connects": Constant(8_869, "/s of a core", TARGETS, "connects/s, hello and JWT included"),
-    "deliveries": Constant(255_840, "/s of a core", DELIVERIES, "Greendot"),
+    "connection": Constant(3.1, "KB", TARGETS, "memory per idle connection at 15,000"),
+    "idle": Constant(3.2, "% of a core", TARGETS, "CPU of 15,000 idle connections"),
+    "connects": Constant(8_468, "/s of a core", TARGETS, "connects/s, hello and JWT included"),
+    "deliveries": Constant(208_066, "/s of a core", DELIVERIES, "Greendot"),
     "delivery_bytes": Constant(246, "B", DELIVERIES, "Greendot", 5),
     "most_held": Constant(19_400, "connections", CONNECTIONS, "Greendot", 4),
-    "small_fanout": Constant(471_633, "deliveries/s of a core", SECURITY, "broadcast to 10 with 16 in flight, on"),
+    "small_fanout": Constant(445_737, "deliveries/s of a core", SECURITY, "broadcast to 10 with 16 in flight, on"),
     "message_cpu": Constant(
-        53, "µs", SECURITY, "messages of 50 senders in rooms of their own, PostgreSQL: CPU of each, without"
+        59, "µs", SECURITY, "messages of 50 senders in rooms of their own, PostgreSQL: CPU of each, without"
     ),
-    "messages": Constant(13_906, "/s", RECORDS, "messages of 50 senders in rooms of their own, PostgreSQL"),
-    "messages_sqlite": Constant(13_267, "/s", RECORDS, "messages of 50 senders in one room, SQLite"),
-    "notifications": Constant(25_738, "/s", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL"),
-    "notifying": Constant(37, "% of a core", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL", 3),
-    "intake": Constant(616_761, "/s of a core", REDIS, "messages taken in per second of the node's core"),
-    "read": Constant(1.74, "µs", REDIS, "presence of 200 users: CPU of the node per user"),
-    "redis_small": Constant(87.3, "bytes", REDIS, "memory of Redis per online user, 10,000 users"),
-    "redis_large": Constant(71.8, "bytes", REDIS, "memory of Redis per online user, 100,000 users"),
+    "messages": Constant(12_396, "/s", RECORDS, "messages of 50 senders in rooms of their own, PostgreSQL"),
+    "messages_sqlite": Constant(11_126, "/s", RECORDS, "messages of 50 senders in one room, SQLite"),
+    "notifications": Constant(18_818, "/s", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL"),
+    "notifying": Constant(39, "% of a core", RECORDS, "notifications through HTTP in lists of 100, PostgreSQL", 3),
+    "intake": Constant(596_722, "/s of a core", REDIS, "messages taken in per second of the node's core"),
+    "read": Constant(1.81, "µs", REDIS, "presence of 200 users: CPU of the node per user"),
+    "redis_small": Constant(88, "bytes", REDIS, "memory of Redis per online user, 10,000 users"),
+    "redis_large": Constant(72, "bytes", REDIS, "memory of Redis per online user, 100,000 users"),
     "idle_commands": Constant(3, "/s", REDIS, "10,000 idle users on one node: commands to Redis"),
     "watch": Constant(1_324, "bytes", SIZING, "memory of a node per user watched by nobody else here"),
     "room": Constant(643, "bytes", SIZING, "memory of a node per room joined, rooms of 20"),

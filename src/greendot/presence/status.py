@@ -228,7 +228,8 @@ class StatusService:
         """Read the status from the store. Return True."""
         manual, doubts = await self._current(key, lambda: self._manuals.get(key))
         self.learnt(key, manual)
-        self._read_at(key, doubts)
+        for session in self._context.registry.sessions_of(*key):
+            session.status_as_of = doubts
         return True
 
     def inherit(self, session: Session) -> None:
@@ -269,46 +270,27 @@ class StatusService:
         """
         if not keys or not has_come(self._ask_at, self._context.timers.now()):
             return lambda key: None
-        announced, doubts = self._announced, self._doubts
+        announced = self._announced
         stored = await self._in_time(self._store.statuses(keys))
-
-        def take(key: Key) -> ManualStatus | None:
-            if stored is None or self._is_void(key, announced):
-                return None
-            self._read_at(key, doubts)
-            return stored.get(key, AUTO)
-
-        return take
-
-    def _read_at(self, key: Key, doubts: int) -> None:
-        """Record that the status was read, and is about to be applied. `doubts` is the value when the read began."""
-        for session in self._context.registry.sessions_of(*key):
-            session.status_as_of = max(session.status_as_of, doubts)
+        return lambda key: None if stored is None or self._is_void(key, announced) else stored.get(key, AUTO)
 
     async def to_restore(self, key: Key) -> ManualStatus:
         """Return the stored status; while the store does not answer, the status that this node knows.
 
         In the second case the user is compared with the store later. Raise StoreUnavailable if this node knows no
-        status, either, or may have missed one.
+        status, either.
         """
         if has_come(self._ask_at, self._context.timers.now()):
             # A read that began before an announcement may return an older status. If the engine has lost the user, it
             # has not taken the new status, and would keep the older one.
             stored = await self._in_time(self._current(key, lambda: self._manuals.get(key)))
             if stored is not None:
-                self._read_at(key, stored[1])
                 return stored[0]
         manual = self.known(key)
-        if manual is None or self._may_be_missed(key):
+        if manual is None:
             raise StoreUnavailable("the store does not answer, and the status of a user is unknown")
         self._compare_later([key])
         return manual
-
-    def _may_be_missed(self, key: Key) -> bool:
-        """Return whether the user may have become invisible while this node counted as dead, and was not awaited."""
-        sessions = self._context.registry.sessions_of(*key)
-        known = max((session.status_as_of for session in sessions), default=-1)
-        return self.freshness is not None and not self.freshness.was_awaited_since(known)
 
     async def _in_time(self, read: Awaitable[T]) -> T | None:
         """Return the result of a read; None if the store does not answer in time. Reads then pause (`ASK_AGAIN_S`)."""

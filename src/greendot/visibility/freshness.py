@@ -55,7 +55,6 @@ class VisibilityFreshness:
         self._beat_at = self._now()  # time of the newest known beat, or of the start
         self._members_at = float("-inf")  # start of the last read of members
         self._must_read_members = False
-        self._missed = -1  # value of `doubts` since the node was last so long unheard that others may have gone on
         self._is_stale = False  # changes must be read
         self._is_reading = False
         self._is_applying = False  # changes are being applied, then messages that wait are delivered
@@ -88,13 +87,6 @@ class VisibilityFreshness:
         """Return whether removals from rooms wait for this node, so that it knows all of them."""
         return not (self._must_read_members or self._is_reading or self._is_unheard())
 
-    def was_awaited_since(self, doubts: int) -> bool:
-        """Return whether all changes since then waited for this node, so that a later one cannot have been missed.
-
-        `doubts` is the value of the attribute at the time.
-        """
-        return doubts >= self._missed or self._missed < 0
-
     def _is_unheard(self) -> bool:
         """Return whether the last beat is so old that the node may have been declared dead."""
         if (now := self._now()) >= self._beat_at + self._awaited_s:
@@ -110,8 +102,7 @@ class VisibilityFreshness:
 
     def _doubt(self, *, may_miss_removals: bool) -> None:
         self.doubts += 1
-        if may_miss_removals:
-            self._must_read_members, self._missed = True, self.doubts
+        self._must_read_members = self._must_read_members or may_miss_removals
         self._until, self._is_stale = float("-inf"), True
         if not self._is_reading:
             self._is_reading = True

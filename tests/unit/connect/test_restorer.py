@@ -219,26 +219,6 @@ async def test_a_status_set_after_the_statuses_were_read_replaces_the_older_one(
 
 
 @in_virtual_time
-async def test_a_status_that_a_dead_node_may_have_missed_is_not_restored_without_the_store(parts: NodeParts) -> None:
-    """Nobody waits for a node that counts as dead: meanwhile the user may have become invisible."""
-    made_by = await made(parts)
-    await parts.greeted("ann")
-    await parts.store.put_status(TENANT, "ann", ManualStatus("invisible"))
-    parts.engine.lose()
-    parts.store.away = {"statuses"}
-    assert parts.node is not None
-    assert parts.node.statuses.freshness is not None
-    parts.node.statuses.freshness.doubt(was_dead=True)
-    await settle()
-    await made_by.restore(Part())
-    assert await parts.states("ann") == ["offline"]
-    parts.store.away = set()
-    await pass_time(ASK_AGAIN_S + 10)
-    assert (await parts.shown("ann")).own.status == "invisible"
-    assert await parts.states("ann") == ["offline"]
-
-
-@in_virtual_time
 async def test_without_the_store_the_known_status_is_restored_and_compared_later(parts: NodeParts) -> None:
     made_by = await made(parts)
     ann, bob = await parts.greeted("ann"), await parts.greeted("bob")

@@ -26,6 +26,7 @@ ABSENT_S = LEASE_S + GRACE_S - RENEW_S - SAMPLE_S  # from the start of an absenc
 SLACK_S = 1.5  # for delays of the network
 HOLD_S = 5.0  # typing
 NOTICED_S = 1.5  # until every node has noticed a failover
+COMPARED_S = 7.0  # from the end of an outage of the store until nodes have compared statuses with it
 PERIODS = Periods(GRACE_S, CLEAN_S, SILENT_S, DEAD_S, SLACK_S)
 INVARIANTS = {
     "no-flicker": "a user with a session, or within the grace, is never shown offline",
@@ -76,6 +77,7 @@ class Promises:
         self.contacts: list[Contact] = []
         self.flushes: list[float] = []  # losses of data, also by a failover
         self.failovers: list[float] = []
+        self.outages: list[tuple[float, float]] = []  # of the store: start and end
         self.sick: list[tuple[ClusterNode, float, float | None]] = []  # node, start and end of a fault
         self.access = Access(self)
         self._broken = broken
@@ -245,7 +247,8 @@ class Promises:
         if entry["state"] != "offline":
             # A state from before may be repeated while a fault lasts.
             at = self._invisible.get(user, float("inf"))
-            if START_MS + at * 1000 < entry["version"] or (at < self.now and not self._any_sick(at - HEAL_S)):
+            is_new = START_MS + at * 1000 < entry["version"]
+            if (is_new and not self._could_not_read(at)) or (at < self.now and not self._any_sick(at - HEAL_S)):
                 self.fail("hidden", who)
         else:
             self._offline(user, entry, who)
@@ -302,6 +305,19 @@ class Promises:
             return
         if self.is_steady(contact.node, due - 10) and self._stalled.get(id(contact), 0.0) < due - 10:
             self.fail("typing-ends", f"{contact.device} on {contact.node} still shows {user} typing")
+
+    def _could_not_read(self, at: float) -> bool:
+        """Return whether a node that missed a status set at this time could not read it since: the store fails.
+
+        The node restores the users of its sessions with the statuses that it knows.
+        """
+        failing = [end for start, end in self.outages if start <= self.now <= end + COMPARED_S]
+        return any(
+            start <= at <= well and well <= outage
+            for _, start, well in self.sick
+            if well is not None
+            for outage in failing
+        )
 
     def _any_sick(self, since: float) -> bool:
         return any(end is None or end >= since for _, _, end in self.sick)

@@ -185,6 +185,7 @@ class Trial:
         self.tell("store", f"fails {part:.0%} of the transactions for {seconds} s")
         self._lasts(seconds)
         self.world.store_faults.store = part
+        self.promises.outages.append((self.world.universe.now, self.world.universe.now + seconds))
         self._outages += 1
         self.world.universe.after(seconds, self._end_outage, self._outages)
 

@@ -116,6 +116,8 @@ class StatusService:
             self._note(key, snapshot, doubts)
             if self._context.timers.now() < self._older_until:
                 await self._compare_learnt(key)
+            else:  # a node that could not read the store may have restored the user with an outdated status
+                self._compare_later([key])
 
     def expect_older(self) -> None:
         """Compare statuses that are learnt from the engine with the store for some time, because data was lost.

@@ -383,3 +383,15 @@ async def test_an_expired_status_of_the_store_hides_no_user(parts: NodeParts) ->
     assert not service.is_invisible(ANN)
     service.learnt(ANN, ManualStatus("invisible", until=parts.engine.now_ms() + 1))
     assert service.is_invisible(ANN)
+
+
+@in_virtual_time
+async def test_a_status_learnt_from_the_engine_is_compared_with_the_store_a_little_later(parts: NodeParts) -> None:
+    """A node that could not read the store may have restored an outdated status before it died."""
+    service = Service(parts)
+    await parts.online("ann")
+    await parts.store.put_status(*ANN, ManualStatus("invisible"))
+    await service.learn(ANN)
+    assert (service.is_invisible(ANN), parts.store.count("statuses")) == (False, 0)
+    await pass_time(ASK_AGAIN_S + 0.1)
+    assert (service.is_invisible(ANN), await parts.states("ann")) == (True, ["offline"])

@@ -369,9 +369,10 @@ class ClusterEngine(MemoryEngine):
             life, epoch = await self._ask(self._return)
         except EngineUnavailable:
             return
+        if self._host is None:  # the node has closed meanwhile
+            return
         self._is_broken = False
         self._looked_at = self.process.time()
-        assert self._host is not None
         if not life:
             try:
                 await self._be_reborn()
